@@ -1,0 +1,73 @@
+package crawl
+
+import "time"
+
+// ItemKind says what a frontier item is. Only pages count in Job.Total.
+type ItemKind byte
+
+// The kinds of frontier items.
+const ItemPage ItemKind = 'p'
+
+// Item is one entry of a job's frontier: a URL to fetch, and how it got there.
+type Item struct {
+	Kind    ItemKind
+	N       int64  // number of the admission within the job, from 1
+	Depth   int    // links followed from a seed
+	Parent  int64  // Seq of the record that linked here; 0 for an input
+	Attempt int    // tries that failed or were lost with their worker
+	Hops    int    // redirects followed so far
+	URL     string // as linked
+	// FetchURL is where a redirect led, when it left the origin of URL; it is
+	// fetched in place of URL. Empty otherwise.
+	FetchURL string
+}
+
+// Target returns the URL to fetch.
+func (it Item) Target() string {
+	if it.FetchURL != "" {
+		return it.FetchURL
+	}
+	return it.URL
+}
+
+// Page is the record of an accepted page.
+type Page struct {
+	Seq          int64     `json:"seq,omitempty"`           // position in the job's records, from 1
+	SourceURL    string    `json:"source_url"`              // as linked
+	URL          string    `json:"url"`                     // where it ended
+	Status       int       `json:"status"`                  // of the last answer
+	Depth        int       `json:"depth,omitempty"`         // links followed from an input
+	DiscoveredOn string    `json:"discovered_on,omitempty"` // source_url of the page that linked here first; empty for an input
+	Title        string    `json:"title,omitempty"`
+	FetchedAt    time.Time `json:"fetched_at"`
+	DurationMS   int64     `json:"duration_ms,omitempty"` // from the request to the last byte, redirects included
+	Bytes        int64     `json:"bytes,omitempty"`       // of the decoded body
+	ContentType  string    `json:"content_type,omitempty"`
+	Charset      string    `json:"charset,omitempty"`
+	Language     string    `json:"language,omitempty"`
+	Canonical    string    `json:"canonical,omitempty"`
+	Attempts     int       `json:"attempts,omitempty"` // tries, this one included
+	// DecodingErrors reports that bytes did not fit the charset and became U+FFFD.
+	DecodingErrors bool `json:"decoding_errors,omitempty"`
+}
+
+// Failure is the record of a page that failed.
+type Failure struct {
+	SourceURL    string    `json:"source_url"`
+	URL          string    `json:"url"` // where it failed
+	ErrorType    Code      `json:"error_type"`
+	Status       int       `json:"status,omitempty"` // 0 without an answer
+	Message      string    `json:"message"`
+	Attempts     int       `json:"attempts"`
+	DiscoveredOn string    `json:"discovered_on,omitempty"`
+	Depth        int       `json:"depth,omitempty"`
+	At           time.Time `json:"at,omitzero"`
+}
+
+// Link is one link of a page, with the verdict of the job's rules: Refused is
+// empty for one that may be admitted.
+type Link struct {
+	URL     URL
+	Key     Key // of URL, computed once by who found the link
+	Refused Reason
+}

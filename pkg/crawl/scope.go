@@ -1,0 +1,374 @@
+package crawl
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+// The scopes of a site crawl: how far from its seeds links are followed. With
+// several seeds a link is in scope when it is in that of any one.
+const (
+	// ScopePrefix: the seed's host and port, and paths that begin with the seed's
+	// directory, the part of its path up to and including the last slash.
+	ScopePrefix = "prefix"
+	// ScopeHost: the seed's host and port; http and https on their default ports
+	// are the same host, www.example.org and example.org are not.
+	ScopeHost = "host"
+	// ScopeDomain: the seed's registrable domain (example.co.uk) by the Public
+	// Suffix List and all below it, on any port. An IP address, or a host that is
+	// itself a public suffix or has one label only, is a domain of its own.
+	ScopeDomain = "domain"
+	// ScopeAny: whatever the sources allow.
+	ScopeAny = "any"
+)
+
+// Bounds of include and exclude, each list on its own.
+const (
+	MaxPatterns     = 100
+	MaxPatternBytes = 512
+	// maxProgram bounds what the regular expressions of one list compile to, in
+	// RE2 instructions: matching takes time in proportion to it and to the URL, and
+	// "(.{1000}){1}" is short to write. 100 usual patterns take about 3,000.
+	maxProgram = 5000
+)
+
+// Rules are a [Plan]'s decisions about links, compiled. They are immutable and
+// safe for use by several goroutines.
+type Rules struct {
+	sources          Sources
+	include, exclude patterns
+	maxDepth         int
+
+	any      bool
+	hosts    map[string][]string // politeness host → path prefixes in normal form
+	domains  []string            // registrable domains, and hosts that have none
+	allPaths bool                // the prefixes of hosts do not count
+}
+
+// Rules compiles the rules of p. The error is a [*Fault] with a field fault for
+// everything that does not compile; a plan that [Spec.Plan] made always does.
+func (p *Plan) Rules() (*Rules, error) {
+	var faults []FieldFault
+	r := &Rules{maxDepth: p.MaxDepth}
+	sources, err := ParseSources(strings.Join(p.Sources, ","))
+	if err != nil {
+		faults = append(faults, FieldFault{Field: "sources", Rule: "source", Message: messageOf(err)})
+	}
+	r.sources = sources
+	r.include, faults = compilePatterns("include", p.Include, faults)
+	r.exclude, faults = compilePatterns("exclude", p.Exclude, faults)
+
+	seeds := make([]URL, 0, len(p.Seeds))
+	for i, s := range p.Seeds {
+		u, err := ParseURL(s)
+		if err != nil {
+			faults = append(faults, FieldFault{
+				Field: fmt.Sprintf("seeds[%d]", i), Rule: string(RefusedReasonOf(err)), Message: messageOf(err),
+			})
+			continue
+		}
+		seeds = append(seeds, u.normal())
+	}
+	switch p.Scope {
+	case ScopeAny:
+		r.any = true
+	case ScopeDomain:
+		for _, u := range seeds {
+			r.domains = append(r.domains, registrable(u.bracketed()))
+		}
+	case ScopeHost, ScopePrefix:
+		r.allPaths = p.Scope == ScopeHost
+		r.hosts = make(map[string][]string, len(seeds))
+		for _, u := range seeds {
+			dir := u.Path()[:strings.LastIndexByte(u.Path(), '/')+1]
+			r.hosts[u.PolitenessHost()] = append(r.hosts[u.PolitenessHost()], dir)
+		}
+	default:
+		faults = append(faults, scopeFault(p.Scope))
+	}
+	if faults != nil {
+		return nil, &Fault{Code: CodeInvalid, Message: "the rules of the job do not compile", Fields: faults}
+	}
+	return r, nil
+}
+
+func scopeFault(scope string) FieldFault {
+	return FieldFault{
+		Field: "scope", Rule: "enum",
+		Message: fmt.Sprintf("scope is one of prefix, host, domain and any, not %q", clip(scope)),
+	}
+}
+
+// Check returns why a link to u at the given depth (links from a seed) is
+// refused, or "" if it may be admitted. The first of these that does not hold is
+// the answer: [RefusedSource], [RefusedOutOfScope], [RefusedExcluded],
+// [RefusedDepth]. The order goes from what the operator decides to what the job
+// decides, and what depends on the URL alone comes before what depends on the way
+// to it. Seeds are admitted whatever the rules say, their source excepted: rules
+// are for links.
+func (r *Rules) Check(u URL, depth int) Reason {
+	reason, _ := r.check(u, depth)
+	return reason
+}
+
+// Explain is [Rules.Check] with the rule that decided, for a person: the pattern,
+// the scope, or the bound. It is empty for a link that is admitted by no rule in
+// particular.
+func (r *Rules) Explain(u URL, depth int) (Reason, string) {
+	reason, p := r.check(u, depth)
+	switch {
+	case p != nil:
+		return reason, p.text
+	case reason == RefusedExcluded:
+		return reason, "no include pattern matches"
+	case reason == RefusedDepth:
+		return reason, fmt.Sprintf("max_depth %d", r.maxDepth)
+	case reason == RefusedOutOfScope:
+		return reason, "scope"
+	case reason == RefusedSource:
+		return reason, "allowed sources: " + strings.Join(r.sources.Strings(), ", ")
+	}
+	return reason, ""
+}
+
+func (r *Rules) check(u URL, depth int) (Reason, *pattern) {
+	if u.IsZero() {
+		return RefusedSource, nil
+	}
+	n := u.normal()
+	if !r.sources.allowNormal(n) {
+		return RefusedSource, nil
+	}
+	if !r.inScope(n) {
+		return RefusedOutOfScope, nil
+	}
+	if p := r.exclude.match(n); p != nil {
+		return RefusedExcluded, p
+	}
+	var included *pattern
+	if len(r.include) > 0 {
+		if included = r.include.match(n); included == nil {
+			return RefusedExcluded, nil
+		}
+	}
+	if depth > r.maxDepth {
+		return RefusedDepth, nil
+	}
+	return "", included
+}
+
+func (r *Rules) inScope(n URL) bool {
+	if r.any {
+		return true
+	}
+	if r.hosts != nil {
+		dirs, ok := r.hosts[n.PolitenessHost()]
+		if !ok || r.allPaths {
+			return ok
+		}
+		for _, dir := range dirs {
+			if strings.HasPrefix(n.Path(), dir) {
+				return true
+			}
+		}
+		return false
+	}
+	host := n.bracketed()
+	for _, d := range r.domains {
+		// The suffix decides nearly every link without the list.
+		if host == d || (isBelow(host, d) && registrable(host) == d) {
+			return true
+		}
+	}
+	return false
+}
+
+// registrable returns the registrable domain of a canonical host, or the host
+// itself if it has none.
+func registrable(host string) string {
+	if isAddress(host) {
+		return host
+	}
+	d, err := publicsuffix.EffectiveTLDPlusOne(host)
+	if err != nil {
+		return host
+	}
+	return d
+}
+
+// pattern is one include or exclude rule, compiled.
+//
+// A glob matches the whole of the URL as fetched, or the whole of path and query
+// if it begins with "/". "*" stands for any run of characters without "/", "**"
+// for any run; every other character, "?" too, stands for itself. "re:" and an
+// RE2 expression matches anywhere in the URL unless it is anchored. Both see the
+// URL in its normal form (see [URL.Key]), and a glob is brought into that form, so
+// that /~user/*, /%7euser/* and a glob of non-ASCII letters match what they mean.
+type pattern struct {
+	text string
+	re   *regexp.Regexp // or a glob:
+	path bool           // matches path and query
+	glob glob
+}
+
+type patterns []pattern
+
+func (ps patterns) match(n URL) *pattern {
+	for i := range ps {
+		if ps[i].matches(n) {
+			return &ps[i]
+		}
+	}
+	return nil
+}
+
+func (p *pattern) matches(n URL) bool {
+	switch {
+	case p.re != nil:
+		return p.re.MatchString(n.s)
+	case p.path:
+		return p.glob.match(n.RequestURI())
+	}
+	return p.glob.match(n.s)
+}
+
+// compilePatterns compiles the patterns of one field and appends a fault for
+// every one that is none or could never match.
+func compilePatterns(field string, texts []string, faults []FieldFault) (patterns, []FieldFault) {
+	if len(texts) > MaxPatterns {
+		return nil, append(faults, FieldFault{
+			Field: field, Rule: "max",
+			Message: fmt.Sprintf("at most %d patterns, not %d", MaxPatterns, len(texts)),
+		})
+	}
+	ps := make(patterns, 0, len(texts))
+	program := 0
+	for i, text := range texts {
+		p, size, message := compilePattern(text)
+		program += size
+		if message == "" && size > 0 && program > maxProgram {
+			message = "the regular expressions up to here are too complex together: use fewer or smaller repetitions"
+		}
+		if message != "" {
+			faults = append(faults, FieldFault{
+				Field: fmt.Sprintf("%s[%d]", field, i), Rule: "pattern", Message: message,
+			})
+			continue
+		}
+		ps = append(ps, p)
+	}
+	return ps, faults
+}
+
+// compilePattern compiles one pattern. size is that of its program, 0 for a
+// glob; message says for a person what is wrong.
+func compilePattern(text string) (p pattern, size int, message string) {
+	switch {
+	case text == "":
+		return p, 0, "the pattern is empty: leave it out"
+	case len(text) > MaxPatternBytes:
+		return p, 0, fmt.Sprintf("a pattern has at most %d bytes, this one has %d", MaxPatternBytes, len(text))
+	case strings.ContainsFunc(text, isControl):
+		return p, 0, "a pattern holds no control characters"
+	}
+	if expr, ok := strings.CutPrefix(text, "re:"); ok {
+		parsed, err := syntax.Parse(expr, syntax.Perl)
+		if err != nil {
+			return p, 0, expressionMessage(err)
+		}
+		// The size is known before the memory of a matcher is spent.
+		prog, err := syntax.Compile(parsed.Simplify())
+		if err != nil {
+			return p, 0, expressionMessage(err)
+		}
+		re, err := regexp.Compile(expr)
+		if err != nil {
+			return p, 0, expressionMessage(err)
+		}
+		return pattern{text: text, re: re}, len(prog.Inst), ""
+	}
+	normal, message := normalGlob(text)
+	if message != "" {
+		return p, 0, message
+	}
+	return pattern{text: text, path: normal[0] == '/', glob: compileGlob(normal)}, 0, ""
+}
+
+func expressionMessage(err error) string {
+	what := "it cannot be read"
+	var se *syntax.Error
+	if errors.As(err, &se) {
+		what = fmt.Sprintf("%s at %q", se.Code, clip(se.Expr))
+	}
+	return "no RE2 expression: " + what + "; look-around and back references do not exist in RE2"
+}
+
+// normalGlob brings a glob into the form of what it is matched with, and says
+// what is wrong with one that could never match.
+func normalGlob(text string) (normal, message string) {
+	if strings.Contains(text, "#") {
+		return "", "a URL has no fragment when it is matched: leave out # and what follows"
+	}
+	if text[0] != '/' {
+		if literal, _, _ := strings.Cut(strings.ToLower(text), "*"); !compatible(literal, "http://") &&
+			!compatible(literal, "https://") {
+			return "", "the pattern can match no URL: begin it with / for the path, with https:// or ** for the " +
+				"whole URL, or with re: for a regular expression"
+		}
+	}
+	host := ""
+	if i := strings.Index(text, "://"); i >= 0 && !strings.ContainsAny(text[:i], "*/") {
+		end := strings.IndexByte(text[i+3:], '/')
+		switch {
+		case end < 0 && !strings.Contains(text[i+3:], "*"):
+			return "", "the pattern names a host only, and every URL has a path: end it with / or /**"
+		case end >= 0:
+			host, text = text[:i+3+end], text[i+3+end:]
+		}
+		if host != "" && !strings.Contains(host, "*") {
+			u, err := ParseURL(host)
+			if err != nil {
+				return "", messageOf(err)
+			}
+			host = u.normal().Origin()
+		}
+		host = strings.ToLower(host)
+		if !isASCII(host) {
+			return "", "a host with a * is written in ASCII (punycode)"
+		}
+	}
+	// A query has fewer characters encoded than a path.
+	path, query, _ := strings.Cut(text, "?")
+	b := make([]byte, 0, len(text)+16)
+	for i := range len(path) {
+		if c := path[i]; class[c]&(pathPlain|pathSpecial) != 0 {
+			b = append(b, c)
+		} else {
+			b = appendPercent(b, c)
+		}
+	}
+	if query != "" { // an empty one is not in the normal form
+		b = appendQuery(b, "?"+query)
+	}
+	return host + string(appendNormalPercent(nil, string(b))), ""
+}
+
+// compatible reports whether something can begin with both a and b.
+func compatible(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+
+func isControl(r rune) bool { return r < ' ' || (r >= 0x7f && r < 0xa0) }
+
+// clip shortens what a message repeats of the input.
+func clip(s string) string {
+	const longest = 60
+	r := []rune(s)
+	if len(r) > longest {
+		return string(r[:longest]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,461 @@
+package crawl
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Spec says what to crawl, as submitted: absent is told from given, so that
+// inputs compare before defaults are filled in. An empty list, an empty string
+// and an absent field are the same. Bounds that [Limits] may lower are said as
+// those of [DefaultLimits].
+type Spec struct {
+	// URLs are fetched and nothing else: no link is followed. 1 to 10,000;
+	// duplicates by [URL.Key] are dropped, the order is kept. Exactly one of URLs,
+	// SeedURL and Seeds is given. No URL holds userinfo or control characters.
+	URLs []string `json:"urls,omitempty"`
+	// SeedURL is where a site crawl begins.
+	SeedURL string `json:"seed_url,omitempty"`
+	// Seeds are where a site crawl begins: 1 to 1,000, deduplicated like URLs.
+	// Seeds are always admitted; scope, include, exclude and max_depth are for links.
+	Seeds []string `json:"seeds,omitempty"`
+	// MaxPages bounds the URLs that a site crawl admits, seeds included, redirect
+	// hops not: 1 to 1,000,000, not fewer than there are seeds. Default 100, or the
+	// number of seeds where that is more.
+	MaxPages *int64 `json:"max_pages,omitempty"`
+	// MaxDepth bounds the links followed from a seed: 0 (only the seeds) to 100.
+	// Default 5.
+	MaxDepth *int `json:"max_depth,omitempty"`
+	// TimeLimit bounds the time a job runs: 1s to 168h. Default 1h.
+	TimeLimit *Duration `json:"time_limit,omitempty"`
+	// Scope is prefix, host, domain or any, see [ScopePrefix] and its neighbours.
+	// Default host.
+	Scope string `json:"scope,omitempty"`
+	// Include, if given, admits only links that match one of its patterns; at most
+	// 100 of at most 512 bytes. A pattern is a glob or "re:" and an RE2 expression.
+	// A glob matches all of the URL, or all of path and query if it begins with "/";
+	// "*" is any run without "/", "**" any run, "?" is itself. An expression matches
+	// anywhere in the URL. Default: every link.
+	Include []string `json:"include,omitempty"`
+	// Exclude refuses links that match one of its patterns, whatever Include says;
+	// patterns and bounds as in Include. Default: none.
+	Exclude []string `json:"exclude,omitempty"`
+	// Formats is empty: URL, title and links counted. No other is offered yet.
+	Formats []string `json:"formats,omitempty"`
+	// Concurrency bounds the requests of the job in flight over all workers: 1 to
+	// 256. Default 8. Hosts have their own bound.
+	Concurrency *int `json:"concurrency,omitempty"`
+	// Delay is the time between the beginnings of two requests to one host: from
+	// the service's own delay to 60s. Default: the service's own.
+	Delay *Duration `json:"delay,omitempty"`
+	// Tags are for the caller to find the job by: at most 20 of 1 to 64 visible
+	// characters, spaces only inside.
+	Tags []string `json:"tags,omitempty"`
+	// Retention is how long the job is kept after its end: 1m to 720h. Default 72h.
+	Retention *Duration `json:"retention,omitempty"`
+}
+
+// Defaults and bounds of a [Spec] that no [Limits] change.
+const (
+	MaxSeeds       = 1000
+	MaxTags        = 20
+	MaxTagRunes    = 64
+	MaxDepthBound  = 100
+	MaxDelay       = 60 * time.Second
+	MinTimeLimit   = time.Second
+	MinRetention   = time.Minute
+	defaultPages   = 100
+	defaultDepth   = 5
+	defaultLimit   = time.Hour
+	defaultKeep    = 72 * time.Hour
+	defaultFlights = 8
+)
+
+// maxFaultsPerList bounds the faults reported of one list; one more says how many
+// are left out. A list of 10,000 URLs with one mistake in each is not better
+// explained by 10,000 sentences.
+const maxFaultsPerList = 100
+
+// Duration is a time.Duration that JSON spells as Go does: "500ms", "1h30m".
+type Duration time.Duration
+
+// String returns the Go spelling, for example 1h0m0s.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText implements encoding.TextMarshaler; JSON uses it too.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler: the form of
+// [time.ParseDuration]. The error is a [*Fault] with [CodeInvalid].
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return Faultf(CodeInvalid, `%q is no duration: write a number and a unit, such as "500ms", "90s" or "1h30m"`,
+			clip(string(text)))
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Only strings are durations: a number
+// would leave its unit to guess. The error is a [*Fault] with [CodeInvalid].
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil // by convention
+	}
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Faultf(CodeInvalid, `a duration is a string with a unit, such as "500ms", "90s" or "1h30m", not %s`,
+			clip(string(data)))
+	}
+	return d.UnmarshalText([]byte(s))
+}
+
+// Limits bound what a spec may ask for. A field that is zero means that of
+// [DefaultLimits], except HostDelay, where zero means no delay.
+type Limits struct {
+	MaxPages, MaxURLs int64         // of a site crawl; of a list
+	Concurrency       int           // requests of one job in flight
+	HostDelay         time.Duration // the least delay between two requests to one host
+	HostConcurrency   int           // requests to one host in flight, across all jobs
+	Retention         time.Duration
+	TimeLimit         time.Duration
+}
+
+// DefaultLimits returns the limits of a service that sets none. Half a second
+// and two connections a host are what a site notices no more than a person.
+func DefaultLimits() Limits {
+	return Limits{
+		MaxPages: 1_000_000, MaxURLs: 10_000, Concurrency: 256,
+		HostDelay: 500 * time.Millisecond, HostConcurrency: 2,
+		Retention: 30 * 24 * time.Hour, TimeLimit: 7 * 24 * time.Hour,
+	}
+}
+
+func (l Limits) orDefault() Limits {
+	d := DefaultLimits()
+	l.MaxPages = cmp.Or(l.MaxPages, d.MaxPages)
+	l.MaxURLs = cmp.Or(l.MaxURLs, d.MaxURLs)
+	l.Concurrency = cmp.Or(l.Concurrency, d.Concurrency)
+	l.HostConcurrency = cmp.Or(l.HostConcurrency, d.HostConcurrency)
+	l.Retention = cmp.Or(l.Retention, d.Retention)
+	l.TimeLimit = cmp.Or(l.TimeLimit, d.TimeLimit)
+	return l
+}
+
+// Plan is a spec with everything decided: what a worker works by. It is stored
+// with the job as JSON and holds no list of URLs except the seeds.
+type Plan struct {
+	Site            bool          `json:"site"`            // follow links
+	Seeds           []string      `json:"seeds,omitempty"` // of a site crawl, canonical
+	MaxPages        int64         `json:"max_pages"`       // without Site: the number of inputs
+	MaxDepth        int           `json:"max_depth"`
+	Scope           string        `json:"scope"` // without Site: any, the sources bound redirects
+	Include         []string      `json:"include,omitempty"`
+	Exclude         []string      `json:"exclude,omitempty"`
+	Sources         []string      `json:"sources"` // the tenant's, when the job was submitted
+	Concurrency     int           `json:"concurrency"`
+	Delay           time.Duration `json:"delay"` // in nanoseconds, like the other durations of a plan
+	TimeLimit       time.Duration `json:"time_limit"`
+	Retention       time.Duration `json:"retention"`
+	HostConcurrency int           `json:"host_concurrency"`
+}
+
+// Input is one URL that a submission names.
+type Input struct{ URL URL }
+
+// Validate returns every fault of s, in the order of its fields; nil for none. It
+// knows no sources: [Spec.Plan] does.
+func (s *Spec) Validate(l Limits) []FieldFault {
+	c := s.check(l)
+	return c.faults
+}
+
+// Plan decides everything that s leaves open and returns the plan and the inputs,
+// deduplicated by [URL.Key] in order. The error is a [*Fault] with all faults: of
+// [CodeInvalid], or of [CodeSourceNotAllowed] when the only thing wrong is that
+// src does not allow some of the URLs.
+func (s *Spec) Plan(l Limits, src Sources) (Plan, []Input, error) {
+	c := s.check(l)
+	invalid := len(c.faults) > 0
+	refused := faultList{field: c.field}
+	inputs := make([]Input, 0, len(c.urls))
+	seen := make(map[Key]struct{}, len(c.urls))
+	for _, g := range c.urls {
+		if !src.Allows(g.url) {
+			refused.add(g.field, "source_not_allowed", sourceMessage(g.url, src))
+			continue
+		}
+		key := g.url.Key()
+		if _, ok := seen[key]; ok {
+			continue
+		}
+		seen[key] = struct{}{}
+		inputs = append(inputs, Input{URL: g.url})
+	}
+	faults := append(c.faults, refused.all()...)
+	switch {
+	case invalid:
+		return Plan{}, nil, &Fault{
+			Code: CodeInvalid, Message: "the job cannot be accepted: mend each of the fields named", Fields: faults,
+		}
+	case len(faults) > 0:
+		return Plan{}, nil, &Fault{
+			Code: CodeSourceNotAllowed, Message: "the job names URLs that may not be crawled here", Fields: faults,
+		}
+	}
+	p := c.plan
+	p.Sources = src.Strings()
+	if p.Site {
+		for _, in := range inputs {
+			p.Seeds = append(p.Seeds, in.URL.String())
+		}
+	} else {
+		p.MaxPages = int64(len(inputs))
+	}
+	return p, inputs, nil
+}
+
+// Digest returns the SHA-256 of the canonical JSON of s, before defaults: what a
+// second submission under one idempotency key must equal. The order of keys, white
+// space and spellings of one value ("60s", "1m") make no difference; the order of
+// a list and a default given explicitly do.
+func (s *Spec) Digest() [32]byte {
+	b, _ := json.Marshal(s) // of strings, numbers and durations: it never fails
+	return sha256.Sum256(b)
+}
+
+func sourceMessage(u URL, src Sources) string {
+	const shown = 10
+	allowed := src.Strings()
+	switch {
+	case len(allowed) == 0:
+		return clip(u.String()) + " may not be crawled: no sources are allowed here"
+	case len(allowed) > shown:
+		allowed = append(allowed[:shown], fmt.Sprintf("and %d more", len(allowed)-shown))
+	}
+	return clip(u.String()) + " may not be crawled; allowed: " + strings.Join(allowed, ", ")
+}
+
+// checked is what one pass over a spec finds.
+type checked struct {
+	limits Limits
+	faults []FieldFault
+	plan   Plan
+	field  string // that names the URLs
+	urls   []given
+}
+
+// given is one URL of the input, before duplicates are dropped.
+type given struct {
+	field string
+	url   URL
+}
+
+func (c *checked) fault(field, rule, format string, args ...any) {
+	c.faults = append(c.faults, FieldFault{Field: field, Rule: rule, Message: fmt.Sprintf(format, args...)})
+}
+
+// check fills in defaults and collects every fault.
+func (s *Spec) check(l Limits) *checked {
+	l = l.orDefault()
+	c := &checked{limits: l}
+	c.plan.HostConcurrency = l.HostConcurrency
+	c.checkInputs(s)
+	c.checkSite(s)
+	c.plan.TimeLimit = c.duration(
+		"time_limit", s.TimeLimit, min(defaultLimit, l.TimeLimit), MinTimeLimit, l.TimeLimit)
+	if len(s.Formats) > 0 {
+		c.fault("formats", "unsupported", "no format is offered yet: leave formats out or give an empty list")
+	}
+	c.plan.Concurrency = integer(
+		c, "concurrency", s.Concurrency, min(defaultFlights, l.Concurrency), 1, l.Concurrency)
+	c.plan.Delay = c.duration("delay", s.Delay, l.HostDelay, l.HostDelay, max(MaxDelay, l.HostDelay))
+	c.checkTags(s.Tags)
+	c.plan.Retention = c.duration(
+		"retention", s.Retention, min(defaultKeep, l.Retention), MinRetention, l.Retention)
+	return c
+}
+
+func (c *checked) checkInputs(s *Spec) {
+	var fields []string
+	if len(s.URLs) > 0 {
+		fields = append(fields, "urls")
+	}
+	if s.SeedURL != "" {
+		fields = append(fields, "seed_url")
+	}
+	if len(s.Seeds) > 0 {
+		fields = append(fields, "seeds")
+	}
+	switch len(fields) {
+	case 0:
+		c.fault("urls", "required", "say what to crawl: urls for a list, seed_url or seeds for a site")
+	case 1:
+	default:
+		c.fault(fields[1], "exclusive", "give only one of urls, seed_url and seeds, not %s", strings.Join(fields, " and "))
+	}
+	c.plan.Site = len(s.URLs) == 0
+	// Each list is checked although only one may be given: all faults at once.
+	c.checkURLs("urls", s.URLs, c.limits.MaxURLs)
+	if s.SeedURL != "" {
+		list := faultList{field: "seed_url"}
+		c.checkURL(&list, "seed_url", s.SeedURL)
+		c.faults = append(c.faults, list.all()...)
+	}
+	c.checkURLs("seeds", s.Seeds, MaxSeeds)
+	if len(fields) > 0 {
+		c.field = fields[0]
+	}
+}
+
+func (c *checked) checkURLs(field string, urls []string, most int64) {
+	if int64(len(urls)) > most {
+		c.fault(field, "max", "at most %d URLs, not %d", most, len(urls))
+		return
+	}
+	list := faultList{field: field}
+	for i, s := range urls {
+		c.checkURL(&list, fmt.Sprintf("%s[%d]", field, i), s)
+	}
+	c.faults = append(c.faults, list.all()...)
+}
+
+func (c *checked) checkURL(list *faultList, field, s string) {
+	u, userinfo, err := parse(URL{}, s)
+	switch {
+	case strings.ContainsFunc(trimControl(s), isControl):
+		list.add(field, "control_character", "a URL holds no tabs, line breaks or other control characters")
+	case userinfo:
+		// Before any other fault of the URL, and without repeating it.
+		list.add(field, "userinfo", "a URL holds no user name or password: leave out what stands before the @")
+	case err != nil:
+		list.add(field, string(RefusedReasonOf(err)), messageOf(err))
+	default:
+		c.urls = append(c.urls, given{field: field, url: u})
+	}
+}
+
+func (c *checked) checkSite(s *Spec) {
+	if !c.plan.Site {
+		for _, f := range []struct {
+			name  string
+			given bool
+		}{
+			{"max_pages", s.MaxPages != nil},
+			{"max_depth", s.MaxDepth != nil},
+			{"scope", s.Scope != ""},
+			{"include", len(s.Include) > 0},
+			{"exclude", len(s.Exclude) > 0},
+		} {
+			if f.given {
+				c.fault(f.name, "site_only", "%s is for a site crawl: with urls no link is followed, so leave it out", f.name)
+			}
+		}
+		c.plan.Scope = ScopeAny
+		return
+	}
+	seeds := make(map[Key]struct{}, len(c.urls))
+	for _, g := range c.urls {
+		seeds[g.url.Key()] = struct{}{}
+	}
+	least := max(int64(len(seeds)), 1)
+	pages := max(min(defaultPages, c.limits.MaxPages), least)
+	c.plan.MaxPages = integer(c, "max_pages", s.MaxPages, pages, 1, c.limits.MaxPages)
+	switch {
+	case least > c.limits.MaxPages:
+		c.fault("seeds", "max", "at most %d seeds, as many as a job may have pages", c.limits.MaxPages)
+	case c.plan.MaxPages >= 1 && c.plan.MaxPages < least:
+		c.fault("max_pages", "min", "max_pages counts the seeds too: with %d seeds it is at least %d", least, least)
+	}
+	c.plan.MaxDepth = integer(c, "max_depth", s.MaxDepth, defaultDepth, 0, MaxDepthBound)
+	c.plan.Scope = s.Scope
+	switch s.Scope {
+	case "":
+		c.plan.Scope = ScopeHost
+	case ScopePrefix, ScopeHost, ScopeDomain, ScopeAny:
+	default:
+		c.faults = append(c.faults, scopeFault(s.Scope))
+	}
+	_, c.faults = compilePatterns("include", s.Include, c.faults)
+	_, c.faults = compilePatterns("exclude", s.Exclude, c.faults)
+	c.plan.Include, c.plan.Exclude = s.Include, s.Exclude
+}
+
+func (c *checked) checkTags(tags []string) {
+	if len(tags) > MaxTags {
+		c.fault("tags", "max", "at most %d tags, not %d", MaxTags, len(tags))
+		return
+	}
+	for i, tag := range tags {
+		field := fmt.Sprintf("tags[%d]", i)
+		switch n := utf8.RuneCountInString(tag); {
+		case strings.TrimSpace(tag) == "":
+			c.fault(field, "min", "a tag has at least one visible character")
+		case n > MaxTagRunes:
+			c.fault(field, "max", "a tag has at most %d characters, not %d", MaxTagRunes, n)
+		case !utf8.ValidString(tag) || strings.ContainsFunc(tag, func(r rune) bool { return !unicode.IsPrint(r) }) ||
+			strings.TrimSpace(tag) != tag:
+			c.fault(field, "pattern", "a tag holds visible characters only, and spaces only between them")
+		}
+	}
+}
+
+// duration returns the value of a field, or its default, and reports one out of bounds.
+func (c *checked) duration(field string, v *Duration, otherwise, least, most time.Duration) time.Duration {
+	if v == nil {
+		return otherwise
+	}
+	d := time.Duration(*v)
+	switch {
+	case d < least:
+		c.fault(field, "min", "%s is at least %s, not %s", field, least, d)
+	case d > most:
+		c.fault(field, "max", "%s is at most %s, not %s", field, most, d)
+	}
+	return d
+}
+
+func integer[T int | int64](c *checked, field string, v *T, otherwise, least, most T) T {
+	if v == nil {
+		return otherwise
+	}
+	switch {
+	case *v < least:
+		c.fault(field, "min", "%s is at least %d, not %d", field, least, *v)
+	case *v > most:
+		c.fault(field, "max", "%s is at most %d, not %d", field, most, *v)
+	}
+	return *v
+}
+
+// faultList collects the faults of one list, up to maxFaultsPerList.
+type faultList struct {
+	field  string
+	faults []FieldFault
+	more   int
+}
+
+func (l *faultList) add(field, rule, message string) {
+	if len(l.faults) == maxFaultsPerList {
+		l.more++
+		return
+	}
+	l.faults = append(l.faults, FieldFault{Field: field, Rule: rule, Message: message})
+}
+
+func (l *faultList) all() []FieldFault {
+	if l.more > 0 {
+		return append(l.faults, FieldFault{
+			Field: l.field, Rule: "more_faults",
+			Message: fmt.Sprintf("%d more entries have faults: mend these first", l.more),
+		})
+	}
+	return l.faults
+}

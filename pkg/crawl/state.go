@@ -1,0 +1,106 @@
+package crawl
+
+import "slices"
+
+// State is the state of a job. The set is fixed; [State.CanBecome] is the one
+// table of what follows what.
+type State string
+
+// The states of a job.
+const (
+	// Queued: stored, no worker has begun it. It may wait for the tenant's
+	// running limit, see Job.WaitingFor.
+	Queued State = "queued"
+	// Running: at least one worker has begun it.
+	Running State = "running"
+	// Paused: nothing new is leased until it is resumed.
+	Paused State = "paused"
+	// Cancelling: what was waiting is cancelled, what is in flight is being
+	// given back or revoked.
+	Cancelling State = "cancelling"
+	// Completed: every input was tried and none failed.
+	Completed State = "completed"
+	// CompletedWithErrors: every input was tried, some failed.
+	CompletedWithErrors State = "completed_with_errors"
+	// Failed: the job could not go on; StopReason says why.
+	Failed State = "failed"
+	// Cancelled: stopped before its end, by a caller or by a limit.
+	Cancelled State = "cancelled"
+)
+
+// States lists every state in the order a job can pass through them.
+var States = []State{Queued, Running, Paused, Cancelling, Completed, CompletedWithErrors, Failed, Cancelled}
+
+// transitions is the only table of what may follow what. The scripts of
+// package store implement it; a test walks both and compares.
+var transitions = map[State][]State{
+	Queued:     {Running, Cancelled},
+	Running:    {Paused, Cancelling, Completed, CompletedWithErrors, Failed, Cancelled},
+	Paused:     {Running, Cancelling, Cancelled},
+	Cancelling: {Cancelled},
+}
+
+// Terminal reports whether s is an end: the record of such a job never changes.
+func (s State) Terminal() bool {
+	return s == Completed || s == CompletedWithErrors || s == Failed || s == Cancelled
+}
+
+// CanBecome reports whether a job in state s may change to state to.
+func (s State) CanBecome(to State) bool { return slices.Contains(transitions[s], to) }
+
+// Valid reports whether s is one of [States].
+func (s State) Valid() bool { return slices.Contains(States, s) }
+
+// StopReason says why a job ended. It is empty while the job has not.
+type StopReason string
+
+// The reasons for which a job ends.
+const (
+	StopFrontierEmpty StopReason = "frontier_empty" // nothing was left to fetch
+	StopPageLimit     StopReason = "page_limit"     // nothing was left, and a link was refused for max_pages
+	StopTimeLimit     StopReason = "time_limit"     // time_limit passed; the job ends as cancelled
+	StopByteLimit     StopReason = "byte_limit"
+	StopCancelled     StopReason = "cancelled"
+	StopSeedFailed    StopReason = "seed_failed" // none of a site crawl's seeds was accepted
+	StopInternal      StopReason = "internal"
+)
+
+// PageState is the state of one admitted URL.
+type PageState string
+
+// The states of a page. Each admitted URL is in exactly one of them, so that
+// total = queued + active + deferred + accepted + failed + skipped + cancelled.
+const (
+	PageQueued    PageState = "queued"
+	PageActive    PageState = "active"   // leased by a slice
+	PageDeferred  PageState = "deferred" // waits for its host or for a retry
+	PageAccepted  PageState = "accepted"
+	PageFailed    PageState = "failed"
+	PageSkipped   PageState = "skipped" // admitted, then not wanted
+	PageCancelled PageState = "cancelled"
+)
+
+// Reason says why a page was skipped or a link was refused.
+type Reason string
+
+// Reasons for which an admitted page is skipped.
+const (
+	SkipAlias               Reason = "alias"                 // its final URL was recorded by another page
+	SkipRedirectOutOfScope  Reason = "redirect_out_of_scope" // it redirects to what the spec leaves out
+	SkipRedirectNotAllowed  Reason = "redirect_not_allowed"  // it redirects outside the tenant's sources
+	SkipContentTypeExcluded Reason = "content_type"
+)
+
+// Reasons for which a link is refused, that is, never admitted. They are
+// counted apart from Job.Total.
+const (
+	RefusedOutOfScope Reason = "out_of_scope"
+	RefusedExcluded   Reason = "excluded"       // an exclude rule matched, or no include rule did
+	RefusedDepth      Reason = "depth"          // deeper than max_depth
+	RefusedPageLimit  Reason = "page_limit"     // max_pages URLs were admitted already
+	RefusedSource     Reason = "source"         // outside what the tenant may crawl
+	RefusedScheme     Reason = "scheme"         // not http or https
+	RefusedInvalid    Reason = "invalid_url"    // cannot be parsed
+	RefusedTooLong    Reason = "url_too_long"   // over MaxURLBytes
+	RefusedLinkLimit  Reason = "too_many_links" // beyond MaxLinksPerPage of one page
+)
