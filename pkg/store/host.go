@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// HostSlots names slots of one host that a slice holds.
+type HostSlots struct {
+	Host  string
+	Slots []int64
+}
+
+// HostReserve asks for start times and concurrency slots of one host. All jobs,
+// tenants and workers share a host's.
+type HostReserve struct {
+	Host        string // see crawl.URL.PolitenessHost
+	First       int64  // number of the first slot; a slice never uses a number twice
+	N           int
+	Delay       time.Duration // between two starts
+	Concurrency int           // requests at once
+}
+
+// HostHorizon is the latest start that is granted: a longer wait is not worth
+// holding a lease for, the item is deferred instead.
+const HostHorizon = 5 * time.Second
+
+// HostGrant is the answer to a [HostReserve]: the slots First, First+1, … with the
+// time until each may start. Wait is the time until another call may grant more: zero
+// when all were granted, negative when every slot of the host is in use, which ends at
+// a time that nobody knows.
+type HostGrant struct {
+	Host   string
+	First  int64
+	Starts []time.Duration
+	Wait   time.Duration
+}
+
+func slotName(sl *Slice, k int64) string {
+	return sl.Job.ID + ":" + strconv.FormatInt(sl.Gen, 10) + "/" + strconv.FormatInt(k, 10)
+}
+
+func (s *Store) reserveCall(sl *Slice, r *HostReserve) *call {
+	return &call{
+		script: hostReserveScript,
+		keys:   []string{hostKey(r.Host, "slots"), hostKey(r.Host, "next")},
+		args: []any{
+			s.now(), sl.Job.ID + ":" + strconv.FormatInt(sl.Gen, 10), r.First, r.N, r.Delay.Milliseconds(),
+			r.Concurrency, HostHorizon.Milliseconds(), slotTime.Milliseconds(),
+		},
+	}
+}
+
+func grant(r *HostReserve, a []any) HostGrant {
+	g := HostGrant{Host: r.Host, First: r.First, Wait: time.Duration(num(a[0])) * time.Millisecond}
+	for _, ms := range a[1:] {
+		g.Starts = append(g.Starts, time.Duration(num(ms))*time.Millisecond)
+	}
+	return g
+}
+
+// freeSlots gives host slots back, in the same pipeline as the commits of the pages
+// that used them.
+func freeSlots(ctx context.Context, sl *Slice, free []HostSlots) func(redis.Pipeliner) {
+	if len(free) == 0 {
+		return nil
+	}
+	return func(p redis.Pipeliner) {
+		for _, h := range free {
+			names := make([]any, len(h.Slots))
+			for i, k := range h.Slots {
+				names[i] = slotName(sl, k)
+			}
+			p.ZRem(ctx, hostKey(h.Host, "slots"), names...)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+// All key names. Scripts append the same names to root and job; a test compares.
+//
+//	trawl:tenants         SET   tenants that ever submitted: what the sweep visits
+//	{t:T}                 HASH  seq, max_running
+//	{t:T}:jobs            ZSET  job id by creation number
+//	{t:T}:waiting         ZSET  jobs that wait at the run gate, by creation number
+//	{t:T}:running         SET   jobs that passed it and have not ended
+//	{t:T}:due             ZSET  job id by the time at which a sweep must look at it, ms
+//	{t:T}:idem:H          HASH  job, digest; H is the SHA-256 of the idempotency key
+//	{t:T}:j:ID            HASH  the job; a tombstone holds gone and digest alone
+//	{t:T}:j:ID:spec       STR   as submitted
+//	{t:T}:j:ID:plan       STR   what workers work by
+//	{t:T}:j:ID:queued     LIST  rows to lease, oldest first
+//	{t:T}:j:ID:leased     ZSET  rows by the slice that holds them
+//	{t:T}:j:ID:deferred   ZSET  rows by the time they are due, ms
+//	{t:T}:j:ID:cancelled_queued, :cancelled_deferred, :cancelled_leased
+//	                            the same containers after the end of a job cut short
+//	{t:T}:j:ID:slices     ZSET  live slices by deadline, ms
+//	{t:T}:j:ID:seen       SET   dedupe keys of admitted URLs
+//	{t:T}:j:ID:refseen    SET   dedupe keys of refused URLs, bounded
+//	{t:T}:j:ID:refused    LIST  "reason depth parent url", bounded as refseen
+//	{t:T}:j:ID:claims     HASH  dedupe key of a final URL → the record that has it
+//	{t:T}:j:ID:done       BITS  n of committed rows, so that a commit sent twice is known
+//	{t:T}:j:ID:moved      SET   "slice row" of rows that a commit sent back
+//	{t:T}:j:ID:rec:K      HASH  records by number, a thousand a hash
+//	{t:T}:j:ID:err:K      HASH  failed pages by number, a thousand a hash
+//	{t:T}:j:ID:skip:R     LIST  rows skipped for reason R
+//	{h:HOST}:slots        ZSET  "slice/k" by deadline, ms
+//	{h:HOST}:next         STR   the next start time, ms
+const tenantsKey = "trawl:tenants"
+
+// perHash is the number of records in one hash: a page of results is then one or
+// two HMGETs, and freeing a hash never blocks for long.
+const perHash = 1000
+
+func rootKey(tenant string) string { return "{t:" + tenant + "}" }
+
+func jobKey(j crawl.JobRef) string { return rootKey(j.Tenant) + ":j:" + j.ID }
+
+func idemKey(tenant, key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return rootKey(tenant) + ":idem:" + hex.EncodeToString(sum[:])
+}
+
+func chunkKey(j crawl.JobRef, kind string, seq int64) string {
+	return jobKey(j) + ":" + kind + ":" + strconv.FormatInt((seq-1)/perHash, 10)
+}
+
+func hostKey(host, part string) string { return "{h:" + host + "}:" + part }

@@ -1,0 +1,9 @@
+package store
+
+import (
+	"testing"
+
+	"example.com/trawl/pkg/crawltest"
+)
+
+func TestMain(m *testing.M) { crawltest.Main(m) }

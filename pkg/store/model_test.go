@@ -1,0 +1,596 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/crawltest"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// The model says what a job must be after any interleaving of slices, commits sent
+// twice, lost workers, cancels and sweeps. It is written from the contract, not
+// from the scripts: sets and counters, no containers.
+type model struct {
+	st   *Store
+	job  crawl.JobRef
+	now  int64
+	plan crawl.Plan
+
+	state, before                crawl.State
+	stop                         crawl.StopReason
+	queued                       map[int64]crawl.Item
+	leased                       map[int64]held
+	deferred                     map[int64]waits
+	slices                       map[int64]*modelSlice
+	total                        int64
+	accepted, failed, skipped    int64
+	cancelled                    int64
+	seen                         map[string]bool
+	refused                      map[string]bool
+	claims                       map[string]int64
+	sources                      []string // by seq
+	seedsOK, pageLimit, refusals int64
+	cancelAt, deadline           int64
+}
+
+type held struct {
+	item crawl.Item
+	gen  int64
+}
+
+type waits struct {
+	item crawl.Item
+	due  int64
+}
+
+type modelSlice struct {
+	sl       *Slice
+	deadline int64
+	// what the worker believes it holds, and every commit it ever sent
+	items map[int64]crawl.Item
+	sent  []Commit
+}
+
+const (
+	modelLease = int64(12_000)
+	modelGrace = int64(4_000)
+)
+
+func url(t rapid.TB, i int) crawl.URL {
+	t.Helper()
+	u, err := crawl.ParseURL(fmt.Sprintf("http://site.test/%d", i))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func newModel(ctx context.Context, t *rapid.T, r *crawltest.Redis, tenant string) *model {
+	m := &model{
+		now: 1_700_000_000_000, state: crawl.Queued, before: crawl.Queued,
+		queued: map[int64]crawl.Item{}, leased: map[int64]held{}, deferred: map[int64]waits{},
+		slices: map[int64]*modelSlice{}, seen: map[string]bool{}, refused: map[string]bool{},
+		claims: map[string]int64{},
+	}
+	m.st = New(r.Client, Options{Now: func() int64 { return m.now }})
+	m.job = crawl.JobRef{Tenant: tenant, ID: crawl.NewJobID(tenant, "")}
+	m.plan = crawl.Plan{
+		Site: rapid.Bool().Draw(t, "site"), MaxPages: int64(rapid.IntRange(3, 12).Draw(t, "max pages")),
+		Concurrency: rapid.IntRange(1, 6).Draw(t, "concurrency"), Retention: time.Hour,
+	}
+	if rapid.Bool().Draw(t, "time limit") {
+		m.plan.TimeLimit = 40 * time.Second
+	}
+	n := NewJob{Job: m.job, Spec: []byte(`{}`), Plan: m.plan, MaxRunning: 1}
+	for i := range rapid.IntRange(1, 3).Draw(t, "inputs") {
+		n.Inputs = append(n.Inputs, crawl.Input{URL: url(t, i)})
+		m.admit(url(t, i).String(), 0, 0)
+	}
+	c, err := m.st.Create(ctx, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []crawl.Ring{{JobRef: m.job}}; !cmp.Equal(c.Rings, want) {
+		t.Fatalf("rings of a new job: %v, want %v", c.Rings, want)
+	}
+	return m
+}
+
+func (m *model) admit(u string, depth int, parent int64) {
+	m.total++
+	m.seen[u] = true
+	m.queued[m.total] = crawl.Item{Kind: crawl.ItemPage, N: m.total, Depth: depth, Parent: parent, URL: u}
+}
+
+func (m *model) finish(state crawl.State, stop crawl.StopReason) {
+	m.state, m.stop = state, stop
+	clear(m.slices)
+}
+
+func (m *model) endIfIdle() {
+	if len(m.leased) > 0 {
+		return
+	}
+	if m.state == crawl.Cancelling {
+		m.finish(crawl.Cancelled, m.stop)
+		return
+	}
+	if m.state.Terminal() || len(m.queued)+len(m.deferred) > 0 {
+		return
+	}
+	switch {
+	case m.plan.Site && m.seedsOK == 0:
+		m.finish(crawl.Failed, crawl.StopSeedFailed)
+	case m.failed > 0:
+		m.finish(crawl.CompletedWithErrors, m.emptyOrLimit())
+	default:
+		m.finish(crawl.Completed, m.emptyOrLimit())
+	}
+}
+
+func (m *model) emptyOrLimit() crawl.StopReason {
+	if m.pageLimit > 0 {
+		return crawl.StopPageLimit
+	}
+	return crawl.StopFrontierEmpty
+}
+
+func (m *model) windDown(stop crawl.StopReason) {
+	m.cancelled += int64(len(m.queued) + len(m.deferred))
+	clear(m.queued)
+	clear(m.deferred)
+	m.state, m.stop, m.cancelAt = crawl.Cancelling, stop, m.now+modelGrace
+	m.endIfIdle()
+}
+
+func (m *model) revoke() {
+	m.cancelled += int64(len(m.leased))
+	clear(m.leased)
+	m.endIfIdle()
+}
+
+func (m *model) dueCount() int {
+	n := len(m.queued)
+	for _, w := range m.deferred {
+		if w.due <= m.now {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) live() int {
+	n := 0
+	for _, s := range m.slices {
+		if s.deadline > m.now {
+			n++
+		}
+	}
+	return n
+}
+
+// back puts an item of a slice where it must go.
+func (m *model) back(it crawl.Item) {
+	if m.state == crawl.Cancelling {
+		m.cancelled++
+		return
+	}
+	m.queued[it.N] = it
+}
+
+// check compares the whole of what a reader sees with the model: promise 1 after
+// every step.
+func (m *model) check(ctx context.Context, t *rapid.T) {
+	j, err := m.st.Job(ctx, m.job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !j.Consistent() {
+		t.Fatalf("counts do not add up: %+v", j)
+	}
+	if j.State != m.before && !m.before.CanBecome(j.State) {
+		t.Fatalf("%s became %s, which the table does not allow", m.before, j.State)
+	}
+	m.before = j.State
+	got := map[string]any{
+		"state": j.State, "stop": j.StopReason, "total": j.Total, "queued": j.Queued, "active": j.Active,
+		"deferred": j.Deferred, "accepted": j.Accepted, "failed": j.Failed, "skipped": j.Skipped,
+		"cancelled": j.Cancelled, "records": j.Records,
+	}
+	stop := m.stop
+	if !m.state.Terminal() {
+		stop = ""
+	}
+	want := map[string]any{
+		"state": m.state, "stop": stop, "total": m.total, "queued": int64(len(m.queued)),
+		"active": int64(len(m.leased)), "deferred": int64(len(m.deferred)), "accepted": m.accepted,
+		"failed": m.failed, "skipped": m.skipped, "cancelled": m.cancelled, "records": m.accepted,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Fatalf("the job is not what it must be (-want +got):\n%s", d)
+	}
+}
+
+func (m *model) pick(t *rapid.T) *modelSlice {
+	if len(m.slices) == 0 {
+		t.Skip("no slice")
+	}
+	gens := slices.Sorted(maps.Keys(m.slices))
+	return m.slices[rapid.SampledFrom(gens).Draw(t, "slice")]
+}
+
+func (m *model) pickItem(t *rapid.T, s *modelSlice) crawl.Item {
+	if len(s.items) == 0 {
+		t.Skip("the slice holds nothing")
+	}
+	return s.items[rapid.SampledFrom(slices.Sorted(maps.Keys(s.items))).Draw(t, "item")]
+}
+
+func (m *model) begin(ctx context.Context, t *rapid.T) {
+	sl, _, err := m.st.Begin(ctx, crawl.Ring{JobRef: m.job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := m.dueCount()
+	want := (m.state == crawl.Queued || m.state == crawl.Running) && due > 0 &&
+		min(parallelism(m.plan.Concurrency), int(math.Ceil(float64(due)/64))) > m.live()
+	if (sl != nil) != want {
+		t.Fatalf("a slice began: %v, want %v (state %s, due %d, live %d)", sl != nil, want, m.state, due, m.live())
+	}
+	if sl == nil {
+		return
+	}
+	if m.state == crawl.Queued {
+		m.state = crawl.Running
+		if m.plan.TimeLimit > 0 {
+			m.deadline = m.now + m.plan.TimeLimit.Milliseconds()
+		}
+	}
+	m.slices[sl.Gen] = &modelSlice{sl: sl, deadline: m.now + modelLease, items: map[int64]crawl.Item{}}
+}
+
+func (m *model) lease(ctx context.Context, t *rapid.T) {
+	s := m.pick(t)
+	n := rapid.IntRange(1, 8).Draw(t, "wanted")
+	x, err := m.st.Exchange(ctx, s.sl, Exchange{Lease: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := 0
+	for _, h := range m.leased {
+		if h.gen == s.sl.Gen {
+			mine++
+		}
+	}
+	want := 0
+	if m.state == crawl.Running {
+		fair := int(math.Ceil(float64(m.plan.Concurrency) / float64(max(1, m.live()))))
+		want = max(0, min(n, m.plan.Concurrency-len(m.leased), fair-mine, m.dueCount()))
+	}
+	if x.Lost || x.State != m.state || len(x.Items) != want {
+		t.Fatalf("leased %d of %d (state %s, lost %v), want %d (state %s)", len(x.Items), n, x.State, x.Lost, want, m.state)
+	}
+	for _, it := range x.Items {
+		was, ok := m.queued[it.N]
+		if w, late := m.deferred[it.N]; late && w.due <= m.now {
+			was, ok = w.item, true
+		}
+		if !ok || was != it {
+			t.Fatalf("leased %+v, which the model has as %+v (%v)", it, was, ok)
+		}
+		delete(m.queued, it.N)
+		delete(m.deferred, it.N)
+		m.leased[it.N] = held{it, s.sl.Gen}
+		s.items[it.N] = it
+	}
+}
+
+// draw makes up an outcome for an item.
+func (m *model) draw(t *rapid.T, it crawl.Item) Commit {
+	c := Commit{Item: it}
+	switch rapid.SampledFrom([]string{"ok", "ok", "ok", "fail", "skip", "retry", "redirect"}).Draw(t, "outcome") {
+	case "ok":
+		final := url(t, rapid.IntRange(0, 14).Draw(t, "final"))
+		if rapid.Bool().Draw(t, "no redirect") {
+			final, _ = crawl.ParseURL(it.URL)
+		}
+		c.Accepted = &Accepted{
+			Page:  crawl.Page{SourceURL: it.URL, URL: final.String(), Status: 200},
+			Final: final.Key(),
+		}
+		used := map[int]bool{}
+		for _, i := range rapid.SliceOfN(rapid.IntRange(0, 14), 0, 5).Draw(t, "links") {
+			if used[i] {
+				continue
+			}
+			used[i] = true
+			l := crawl.Link{URL: url(t, i), Key: url(t, i).Key()}
+			if i%5 == 4 {
+				l.Refused = crawl.RefusedOutOfScope
+			}
+			c.Accepted.Links = append(c.Accepted.Links, l)
+		}
+	case "fail":
+		c.Failed = &crawl.Failure{SourceURL: it.URL, URL: it.URL, ErrorType: "http_404", Status: 404}
+	case "skip":
+		c.Skipped = crawl.SkipRedirectOutOfScope
+	case "redirect":
+		c.Redirect = &Redirect{URL: "http://other.test/" + fmt.Sprint(it.Hops), Hops: it.Hops + 1}
+	default:
+		c.Retry = time.Duration(rapid.IntRange(1, 8).Draw(t, "delay")) * time.Second
+	}
+	return c
+}
+
+func (m *model) commit(ctx context.Context, t *rapid.T) {
+	s := m.pick(t)
+	it := m.pickItem(t, s)
+	c := m.draw(t, it)
+	delete(s.items, it.N)
+	s.sent = append(s.sent, c)
+	m.send(ctx, t, s, c, false)
+}
+
+// again sends a commit a second time, as after a lost answer: it must change nothing.
+func (m *model) again(ctx context.Context, t *rapid.T) {
+	s := m.pick(t)
+	if len(s.sent) == 0 {
+		t.Skip("nothing sent yet")
+	}
+	m.send(ctx, t, s, rapid.SampledFrom(s.sent).Draw(t, "commit"), true)
+}
+
+func (m *model) send(ctx context.Context, t *rapid.T, s *modelSlice, c Commit, resent bool) {
+	h, ok := m.leased[c.Item.N]
+	holds := ok && h.gen == s.sl.Gen && h.item == c.Item && !m.state.Terminal()
+	registered := m.slices[s.sl.Gen] != nil
+	x, err := m.st.Exchange(ctx, s.sl, Exchange{Commits: []Commit{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := x.Committed[0]
+	if !holds {
+		want := Stale
+		if resent && registered {
+			want = Done
+		}
+		if got.Verdict != want {
+			t.Fatalf("verdict %q of a commit without a lease, want %q (resent %v)", got.Verdict, want, resent)
+		}
+		return
+	}
+	delete(m.leased, c.Item.N)
+	want := m.apply(c)
+	if got != want {
+		t.Fatalf("committed %+v, want %+v", got, want)
+	}
+	m.endIfIdle()
+}
+
+// apply records an outcome that counts.
+func (m *model) apply(c Commit) Committed {
+	switch {
+	case c.Accepted != nil:
+		if first, ok := m.claims[c.Accepted.Page.URL]; ok {
+			m.skipped++
+			return Committed{Alias, first}
+		}
+		m.accepted++
+		seq := m.accepted
+		m.claims[c.Accepted.Page.URL] = seq
+		m.sources = append(m.sources, c.Item.URL)
+		if c.Item.Depth == 0 {
+			m.seedsOK++
+		}
+		for _, l := range c.Accepted.Links {
+			u := l.URL.String()
+			switch {
+			case l.Refused != "":
+				m.refuse(u)
+			case m.seen[u] || m.state == crawl.Cancelling:
+			case m.total < m.plan.MaxPages:
+				m.admit(u, c.Item.Depth+1, seq)
+			default:
+				if !m.refused[u] {
+					m.pageLimit++
+				}
+				m.refuse(u)
+			}
+		}
+		return Committed{Done, seq}
+	case c.Failed != nil:
+		m.failed++
+	case c.Skipped != "":
+		m.skipped++
+	case c.Redirect != nil:
+		it := c.Item
+		it.FetchURL, it.Hops = c.Redirect.URL, c.Redirect.Hops
+		m.back(it)
+	default:
+		it := c.Item
+		it.Attempt++
+		if m.state == crawl.Cancelling {
+			m.cancelled++
+		} else {
+			m.deferred[it.N] = waits{it, m.now + c.Retry.Milliseconds()}
+		}
+	}
+	return Committed{Verdict: Done}
+}
+
+func (m *model) refuse(u string) {
+	if !m.refused[u] {
+		m.refused[u] = true
+		m.refusals++
+	}
+}
+
+func (m *model) release(ctx context.Context, t *rapid.T) {
+	s := m.pick(t)
+	it := m.pickItem(t, s)
+	delay := time.Duration(rapid.IntRange(0, 3).Draw(t, "delay")) * time.Second
+	if _, err := m.st.Exchange(ctx, s.sl, Exchange{Returns: []Return{{Item: it, Delay: delay}}}); err != nil {
+		t.Fatal(err)
+	}
+	delete(s.items, it.N)
+	if h, ok := m.leased[it.N]; !ok || h.gen != s.sl.Gen || m.state.Terminal() {
+		return
+	}
+	delete(m.leased, it.N)
+	if delay > 0 && m.state != crawl.Cancelling {
+		m.deferred[it.N] = waits{it, m.now + delay.Milliseconds()}
+	} else {
+		m.back(it)
+	}
+	m.endIfIdle()
+}
+
+func (m *model) end(ctx context.Context, t *rapid.T) {
+	s := m.pick(t)
+	if _, err := m.st.End(ctx, s.sl); err != nil {
+		t.Fatal(err)
+	}
+	m.drop(s.sl.Gen, 0)
+	m.endIfIdle()
+}
+
+// drop takes a slice and gives back what it held.
+func (m *model) drop(gen int64, attempts int) {
+	delete(m.slices, gen)
+	for n, h := range m.leased {
+		if h.gen != gen {
+			continue
+		}
+		delete(m.leased, n)
+		h.item.Attempt += attempts
+		if attempts > 0 && h.item.Attempt >= MaxLost {
+			m.failed++
+			continue
+		}
+		m.back(h.item)
+	}
+}
+
+func (m *model) renew(ctx context.Context, t *rapid.T) {
+	s := m.pick(t)
+	x, err := m.st.Renew(ctx, s.sl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.Lost || x.State != m.state {
+		t.Fatalf("renewed: %+v, want state %s", x, m.state)
+	}
+	s.deadline = m.now + modelLease
+}
+
+func (m *model) sweep(ctx context.Context, t *rapid.T) {
+	if _, err := m.st.sweep(ctx, []string{m.job.Tenant}); err != nil {
+		t.Fatal(err)
+	}
+	if m.state.Terminal() || m.state == crawl.Queued {
+		return
+	}
+	if m.state != crawl.Cancelling && m.deadline > 0 && m.now >= m.deadline {
+		m.windDown(crawl.StopTimeLimit)
+	}
+	if m.state == crawl.Cancelling {
+		if m.now >= m.cancelAt {
+			m.revoke()
+		}
+		return
+	}
+	for gen, s := range m.slices {
+		if s.deadline <= m.now {
+			m.drop(gen, 1)
+		}
+	}
+	m.endIfIdle()
+}
+
+func (m *model) cancel(ctx context.Context, t *rapid.T) {
+	r, err := m.st.Cancel(ctx, m.job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case m.state.Terminal():
+	case m.state == crawl.Cancelling:
+		if m.now >= m.cancelAt {
+			m.revoke()
+		}
+	default:
+		m.windDown(crawl.StopCancelled)
+	}
+	if r.State != m.state {
+		t.Fatalf("cancel answered %s, want %s", r.State, m.state)
+	}
+	if r.State == crawl.Cancelling && (r.GraceLeft <= 0 || r.GraceLeft > Grace) {
+		t.Fatalf("grace left %v", r.GraceLeft)
+	}
+}
+
+// records compares the records with what was accepted: each page once, in order,
+// with the page that linked to it.
+func (m *model) records(ctx context.Context, t *rapid.T) {
+	p, err := m.st.Records(ctx, m.job, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i, r := range p.Records {
+		if r.Seq != int64(i)+1 {
+			t.Fatalf("record %d has number %d", i, r.Seq)
+		}
+		got = append(got, r.SourceURL)
+		if (r.Depth == 0) != (r.DiscoveredOn == "") {
+			t.Fatalf("record at depth %d discovered on %q", r.Depth, r.DiscoveredOn)
+		}
+	}
+	if d := cmp.Diff(m.sources, got); d != "" {
+		t.Fatalf("records (-want +got):\n%s", d)
+	}
+}
+
+// TestInterleavings drives random interleavings of several slices against the model
+// and compares all that a reader sees after every step (promises 1, 2, 5, 6, 7).
+func TestInterleavings(t *testing.T) {
+	t.Parallel()
+	crawltest.OnEach(t, func(t *testing.T, r *crawltest.Redis) {
+		rapid.Check(t, func(rt *rapid.T) {
+			ctx := t.Context()
+			m := newModel(ctx, rt, r, crawltest.Tenant(t))
+			step := func(f func(context.Context, *rapid.T)) func(*rapid.T) {
+				return func(rt *rapid.T) { f(ctx, rt) }
+			}
+			rt.Repeat(map[string]func(*rapid.T){
+				"":        step(m.check),
+				"begin":   step(m.begin),
+				"lease":   step(m.lease),
+				"lease2":  step(m.lease),
+				"commit":  step(m.commit),
+				"commit2": step(m.commit),
+				"commit3": step(m.commit),
+				"again":   step(m.again),
+				"release": step(m.release),
+				"end":     step(m.end),
+				"renew":   step(m.renew),
+				"sweep":   step(m.sweep),
+				"time":    func(rt *rapid.T) { m.now += int64(rapid.IntRange(1, 9000).Draw(rt, "ms")) },
+				"cancel": func(rt *rapid.T) {
+					if rapid.IntRange(0, 5).Draw(rt, "seldom") == 0 {
+						m.cancel(ctx, rt)
+					}
+				},
+				"records": step(m.records),
+			})
+		})
+	})
+}

@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // what EVALSHA names a script by, no secret
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed scripts
+var scriptFiles embed.FS
+
+// script is one Lua file with its includes put in.
+type script struct {
+	name string
+	text string
+	sha  string
+}
+
+// loadScript reads scripts/name.lua. A line "--# include file" stands for
+// scripts/include/file. A missing file is a defect of the build: it panics.
+func loadScript(name string) *script {
+	var b strings.Builder
+	for line := range strings.Lines(mustRead(name + ".lua")) {
+		if file, ok := strings.CutPrefix(line, "--# include "); ok {
+			line = mustRead(path.Join("include", strings.TrimSpace(file)))
+		}
+		b.WriteString(line)
+	}
+	sum := sha1.Sum([]byte(b.String())) //nolint:gosec // see above
+	return &script{name: name, text: b.String(), sha: hex.EncodeToString(sum[:])}
+}
+
+func mustRead(name string) string {
+	b, err := scriptFiles.ReadFile(path.Join("scripts", name))
+	if err != nil {
+		panic("store: " + err.Error())
+	}
+	return string(b)
+}
+
+var (
+	createScript      = loadScript("create")
+	ringFailedScript  = loadScript("ring_failed")
+	beginScript       = loadScript("begin")
+	renewScript       = loadScript("renew")
+	leaseScript       = loadScript("lease")
+	commitScript      = loadScript("commit")
+	releaseScript     = loadScript("release")
+	endScript         = loadScript("end")
+	cancelScript      = loadScript("cancel")
+	deleteScript      = loadScript("delete")
+	sweepScript       = loadScript("sweep")
+	statusScript      = loadScript("status")
+	listScript        = loadScript("list")
+	hostReserveScript = loadScript("host_reserve")
+	hostRenewScript   = loadScript("host_renew")
+)
+
+// call is one script to run, and its answer.
+type call struct {
+	script *script
+	keys   []string
+	args   []any
+	cmd    *redis.Cmd
+}
+
+func (c *call) queue(ctx context.Context, p redis.Pipeliner, whole bool) {
+	if whole {
+		c.cmd = p.Eval(ctx, c.script.text, c.keys, c.args...)
+	} else {
+		c.cmd = p.EvalSha(ctx, c.script.sha, c.keys, c.args...)
+	}
+}
+
+// run sends calls in one pipeline, in order on each shard. A Redis that lost its
+// scripts (restart, failover) answers NOSCRIPT to each: those calls are sent again
+// with their text, in their order. Whatever fails otherwise fails the whole run;
+// the calls before it may have taken place, which every script allows for.
+func (s *Store) run(ctx context.Context, also func(redis.Pipeliner), calls ...*call) error {
+	p := s.rdb.Pipeline()
+	if also != nil {
+		also(p)
+	}
+	for _, c := range calls {
+		c.queue(ctx, p, false)
+	}
+	s.trips.Add(1)
+	_, err := p.Exec(ctx)
+	var again []*call
+	for _, c := range calls {
+		if redis.HasErrorPrefix(c.cmd.Err(), "NOSCRIPT") {
+			again = append(again, c)
+		}
+	}
+	if len(again) > 0 {
+		p = s.rdb.Pipeline()
+		for _, c := range again {
+			c.queue(ctx, p, true)
+		}
+		s.trips.Add(1)
+		_, err = p.Exec(ctx)
+	}
+	for _, c := range calls {
+		if e := c.cmd.Err(); e != nil && !errors.Is(e, redis.Nil) {
+			return fmt.Errorf("%s: %w", c.script.name, fault(e))
+		}
+	}
+	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return fault(err)
+	}
+	return nil
+}
+
+// one runs a single script and answers its array.
+func (s *Store) one(ctx context.Context, sc *script, keys []string, args ...any) ([]any, error) {
+	c := &call{script: sc, keys: keys, args: args}
+	if err := s.run(ctx, nil, c); err != nil {
+		return nil, err
+	}
+	return array(c.cmd), nil
+}
+
+func array(cmd *redis.Cmd) []any {
+	a, _ := cmd.Val().([]any)
+	return a
+}
+
+func str(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func num(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+// rings reads the tail of an answer: job id, number of each ring.
+func rings(tenant string, tail []any) []crawl.Ring {
+	var out []crawl.Ring
+	for i := 0; i+1 < len(tail); i += 2 {
+		out = append(out, crawl.Ring{JobRef: crawl.JobRef{Tenant: tenant, ID: str(tail[i])}, N: num(tail[i+1])})
+	}
+	return out
+}
+
+// fault translates what Redis or the way to it says. A context that ended keeps
+// its own error, because that is the caller's doing.
+func fault(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case redis.HasErrorPrefix(err, "OOM"):
+		return &crawl.Fault{
+			Code: crawl.CodeOverloaded, RetryAfter: 30 * time.Second, Err: err,
+			Message: "The store is full and takes nothing new. Try again later, or give Redis more memory.",
+		}
+	default:
+		return &crawl.Fault{
+			Code: crawl.CodeUnavailable, RetryAfter: 2 * time.Second, Err: err,
+			Message: "The store does not answer. Nothing was changed; try again shortly.",
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package store
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/crawltest"
+)
+
+// luaFiles answers the text of every script and include.
+func luaFiles(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := fs.WalkDir(scriptFiles, ".", func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			b, err := scriptFiles.ReadFile(p)
+			out[p] = string(b)
+			return err
+		}
+		return err
+	})
+	if err != nil || len(out) < 15 {
+		t.Fatalf("%d scripts, %v", len(out), err)
+	}
+	return out
+}
+
+// Every script begins with its contract.
+func TestContracts(t *testing.T) {
+	t.Parallel()
+	for name, text := range luaFiles(t) {
+		base := strings.TrimSuffix(path.Base(name), ".lua")
+		if strings.HasPrefix(name, "scripts/include/") {
+			if !strings.HasPrefix(text, "-- ") {
+				t.Errorf("%s does not begin with a comment", name)
+			}
+			continue
+		}
+		head, _, _ := strings.Cut(text, "\n--#")
+		if !strings.HasPrefix(head, "-- "+base+" ") {
+			t.Errorf("%s does not begin with what %s does", name, base)
+		}
+		for _, word := range []string{"-- KEYS  1 ", "-- ARGV  1 "} {
+			if !strings.Contains(head, word) {
+				t.Errorf("%s does not say %q", name, word)
+			}
+		}
+		if !strings.Contains(head, "-- Answers ") && base != "ring_failed" && base != "host_renew" {
+			t.Errorf("%s does not say what it answers", name)
+		}
+	}
+}
+
+// The names that scripts append are those of keys.go.
+func TestKeyNames(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("keys.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := 0
+	for name, text := range luaFiles(t) {
+		for _, m := range regexp.MustCompile(`\.\. ':([a-z_]+)`).FindAllStringSubmatch(text, -1) {
+			used++
+			if !regexp.MustCompile(`(\{t:T\}|j:ID|, ):`+m[1]+`\b`).Match(b) && m[1] != "cancelled_" {
+				t.Errorf("%s uses :%s, which keys.go does not list", name, m[1])
+			}
+		}
+	}
+	if used < 50 {
+		t.Errorf("only %d uses of key names found: the pattern no longer fits", used)
+	}
+}
+
+// The numbers that stand in Lua and in Go are the same.
+func TestSharedNumbers(t *testing.T) {
+	t.Parallel()
+	text := mustRead("include/job.lua")
+	for name, want := range map[string]int64{
+		"LEASE": LeaseTime.Milliseconds(), "GRACE": Grace.Milliseconds(), "MAX_LOST": MaxLost,
+	} {
+		if !strings.Contains(text, fmt.Sprintf("local %s = %d ", name, want)) {
+			t.Errorf("job.lua does not say %s = %d", name, want)
+		}
+	}
+}
+
+// A Redis that forgot its scripts is told them again, in the middle of a pipeline too.
+func TestForgottenScripts(t *testing.T) {
+	t.Parallel()
+	r := crawltest.Private(t)
+	f := newFixture(t, &crawltest.Redis{Client: r.Client})
+	n := f.job(t, "", 3)
+	f.create(t, n)
+	sl := f.begin(t, n.Job)
+	items := f.exchange(t, sl, Exchange{Lease: 3}).Items
+	if err := r.Client.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var x Exchange
+	for _, it := range items {
+		x.Commits = append(x.Commits, accept(t, it))
+	}
+	x.Lease = 1
+	out := f.exchange(t, sl, x)
+	for i, c := range out.Committed {
+		if c.Verdict != Done || c.Seq != int64(i)+1 {
+			t.Errorf("commit %d: %+v", i, c)
+		}
+	}
+	if j := f.read(t, n.Job); j.State != crawl.Completed {
+		t.Errorf("the job is %s", j.State)
+	}
+}
+
+// A store that is down answers with a fault and a time to wait; once it is back the
+// same client works.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	r := crawltest.Private(t)
+	f := newFixture(t, &crawltest.Redis{Client: r.Client})
+	n := f.job(t, "key", 2)
+	r.Stop()
+	_, err := f.Create(t.Context(), n)
+	if fault := wantCode(t, err, crawl.CodeUnavailable); fault.RetryAfter <= 0 {
+		t.Error("no time to wait")
+	}
+	if crawl.CodeOf(f.Ready(t.Context())) != crawl.CodeUnavailable {
+		t.Error("ready without Redis")
+	}
+	r.Start()
+	crawltest.Eventually(t, 10*time.Second, "the store to be ready again", func() bool { return f.Ready(t.Context()) == nil })
+	if _, err := f.Job(t.Context(), n.Job); crawl.CodeOf(err) != crawl.CodeNotFound {
+		t.Errorf("half stored: %v", err)
+	}
+	if c := f.create(t, n); c.Replayed || c.Job.Total != 2 {
+		t.Errorf("created %+v", c)
+	}
+}
+
+// A store that is full refuses submissions whole, and says so. JOB-17
+func TestFull(t *testing.T) {
+	t.Parallel()
+	r := crawltest.Private(t)
+	f := newFixture(t, &crawltest.Redis{Client: r.Client})
+	kept := f.job(t, "kept", 2)
+	f.create(t, kept)
+	sl := f.begin(t, kept.Job)
+	items := f.exchange(t, sl, Exchange{Lease: 2}).Items
+	if err := r.Client.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	n := f.job(t, "late", 2)
+	_, err := f.Create(t.Context(), n)
+	if fault := wantCode(t, err, crawl.CodeOverloaded); fault.RetryAfter <= 0 {
+		t.Error("no time to wait")
+	}
+	if crawl.CodeOf(f.Ready(t.Context())) != crawl.CodeOverloaded {
+		t.Error("ready although full")
+	}
+	before := f.read(t, kept.Job)
+	x := Exchange{Commits: []Commit{accept(t, items[0])}}
+	if _, err := f.Exchange(t.Context(), sl, x); err != nil && crawl.CodeOf(err) != crawl.CodeOverloaded {
+		t.Errorf("commit into a full store: %v", err)
+	}
+	if j := f.read(t, kept.Job); !j.Consistent() || j.Total != before.Total {
+		t.Errorf("half done: %+v", j)
+	}
+	if err := r.Client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.exchange(t, sl, x)
+	f.exchange(t, sl, Exchange{Commits: []Commit{accept(t, items[1])}})
+	if j := f.read(t, kept.Job); j.State != crawl.Completed || j.Accepted != 2 {
+		t.Errorf("after the store had room again: %+v", j)
+	}
+	if c := f.create(t, n); c.Replayed {
+		t.Error("the refused submission left its key behind")
+	}
+}

@@ -1,0 +1,35 @@
+-- begin registers a slice: a worker's turn at a job. The first one makes the job
+-- running. A ring that finds enough live slices, or nothing due, dies out here.
+--
+-- KEYS  1 root, 2 job
+-- ARGV  1 now, 2 id
+-- Answers {gen, plan, rings…}; gen is the slice's token, 0 when it was declined
+--# include outbox.lua
+--# include job.lua
+id, job = ARGV[2], KEYS[2]
+local now = clock(ARGV[1])
+local h = redis.call('HMGET', job, 'state', 'time_limit')
+if h[1] ~= 'queued' and h[1] ~= 'running' then return {0, ''} end
+local lacking, due = short(now)
+redis.call('HSET', job, 'rung', 0)
+if lacking <= 0 then
+  -- What is deferred is rung by the sweep when it is due.
+  local first = redis.call('ZRANGE', job .. ':deferred', 0, 0, 'WITHSCORES')
+  if first[2] then wake(tonumber(first[2])) end
+  return {0, ''}
+end
+local gen = redis.call('HINCRBY', job, 'gen', 1)
+redis.call('ZADD', job .. ':slices', int(now + LEASE), gen)
+redis.call('HDEL', job, 'error', 'ring_gap')
+if h[1] == 'queued' then
+  redis.call('HSET', job, 'state', 'running', 'started', int(now))
+  if h[2] ~= '0' then
+    redis.call('HSET', job, 'deadline', int(now + tonumber(h[2])))
+    wake(now + tonumber(h[2]))
+  end
+  outbox('job.running', now)
+end
+wake(now + LEASE)
+local answer = {gen, redis.call('GET', job .. ':plan')}
+for _ = 2, lacking do ring(answer, id, now) end
+return answer

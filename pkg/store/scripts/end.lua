@@ -1,0 +1,35 @@
+-- end closes a slice: whatever it still holds, known to it or leased by an answer
+-- that it never saw, goes back, and the job is rung as often as it needs.
+--
+-- KEYS  1 root, 2 job
+-- ARGV  1 now, 2 id, 3 gen
+-- Answers {URLs given back, rings…}
+--# include outbox.lua
+--# include job.lua
+id, job = ARGV[2], KEYS[2]
+local now = clock(ARGV[1])
+local gen = ARGV[3]
+if redis.call('ZREM', job .. ':slices', gen) == 0 then return {0} end
+local state = redis.call('HGET', job, 'state')
+local rows = redis.call('ZRANGEBYSCORE', job .. ':leased', gen, gen)
+local answer = {#rows}
+if #rows > 0 then
+  redis.call('ZREMRANGEBYSCORE', job .. ':leased', gen, gen)
+  if state == 'cancelling' then
+    redis.call('RPUSH', job .. ':cancelled_queued', unpack(rows))
+    redis.call('HINCRBY', job, 'cancelled', #rows)
+  else
+    redis.call('LPUSH', job .. ':queued', unpack(rows))
+  end
+end
+if state == 'cancelling' then
+  if redis.call('EXISTS', job .. ':leased') == 0 then
+    finish(answer, now, 'cancelled', redis.call('HGET', job, 'stop'))
+  end
+elseif state == 'running' then
+  for _ = 1, short(now) do ring(answer, id, now) end
+  local first = redis.call('ZRANGE', job .. ':deferred', 0, 0, 'WITHSCORES')
+  if first[2] then wake(tonumber(first[2])) end
+  wake(now + 5000) -- should the ring be lost
+end
+return answer

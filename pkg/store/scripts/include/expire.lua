@@ -1,0 +1,22 @@
+-- expire frees all that an ended job holds and leaves a tombstone, so that its id
+-- answers 410 for as long as its idempotency key is remembered. Each UNLINK frees
+-- in the background; no key is bigger than a thousand records.
+local function expire(now)
+  local h = redis.call('HMGET', job, 'records', 'errors', 'digest', 'idem')
+  local fields, names = redis.call('HKEYS', job), {':spec', ':plan', ':queued', ':leased', ':deferred', ':seen',
+    ':refseen', ':refused', ':claims', ':done', ':moved', ':slices', ':cancelled_queued', ':cancelled_deferred',
+    ':cancelled_leased'}
+  for _, f in ipairs(fields) do
+    if string.sub(f, 1, 2) == 's:' then names[#names + 1] = ':skip:' .. string.sub(f, 3) end
+  end
+  for k = 0, math.ceil(tonumber(h[1]) / 1000) - 1 do names[#names + 1] = ':rec:' .. k end
+  for k = 0, math.ceil(tonumber(h[2]) / 1000) - 1 do names[#names + 1] = ':err:' .. k end
+  for _, name in ipairs(names) do redis.call('UNLINK', job .. name) end
+  local memory = KEY_MEMORY
+  if h[4] and h[4] ~= '' then memory = math.max(1, redis.call('PTTL', h[4])) end
+  redis.call('DEL', job)
+  redis.call('HSET', job, 'gone', int(now), 'digest', h[3])
+  redis.call('PEXPIRE', job, int(memory))
+  redis.call('ZREM', root .. ':jobs', id)
+  redis.call('ZREM', root .. ':due', id)
+end

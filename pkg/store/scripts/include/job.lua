@@ -1,0 +1,136 @@
+-- What every script about a job shares. The script sets root, id and job
+-- before it calls anything here.
+--
+--   root  KEYS[1], "{t:<tenant>}": the tenant's hash and the prefix of all its keys
+--   id    the job's id
+--   job   KEYS[2] or root .. ":j:" .. id: the job's hash and the prefix of its keys
+--
+-- The container that holds a URL is its state, so that no count can lie:
+--   job:queued LIST, job:leased ZSET (score: the slice that holds it),
+--   job:deferred ZSET (score: when it is due).
+-- Rows are "kind n depth parent attempt hops url [fetch_url]".
+local root, id, job = KEYS[1], '', ''
+
+local LEASE = 12000       -- ms a slice lives without renewal; renewed every 3 s
+local GRACE = 4000        -- ms that a cancelled job's requests have to be given back
+local KEY_MEMORY = 2592000000 -- ms (30 days) an idempotency key outlives the job
+local MAX_LOST = 5        -- lost workers after which the page is to blame
+
+-- clock answers the time in ms. Redis is the only clock; a test passes its own.
+local function clock(arg)
+  if arg ~= '' then return tonumber(arg) end
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function int(s) return string.format('%.0f', s) end
+
+local function terminal(state)
+  return state == 'completed' or state == 'completed_with_errors' or state == 'failed' or state == 'cancelled'
+end
+
+-- wake makes the sweep look at the job at the given time or earlier. The score
+-- is a lower bound: a sweep that comes too early just computes the next time.
+local function wake(at) redis.call('ZADD', root .. ':due', 'LT', int(at), id) end
+
+-- ring notes one more ring of a job and appends it to rings as id, number.
+local function ring(rings, jid, now)
+  local j = root .. ':j:' .. jid
+  local n = redis.call('HINCRBY', j, 'rings', 1)
+  redis.call('HSET', j, 'ring_at', int(now), 'rung', 1)
+  rings[#rings + 1] = jid
+  rings[#rings + 1] = n - 1
+end
+
+-- gate lets waiting jobs into the queue while the tenant's running limit allows.
+local function gate(rings, now)
+  local max = tonumber(redis.call('HGET', root, 'max_running') or 1)
+  while redis.call('SCARD', root .. ':running') < max do
+    local first = redis.call('ZPOPMIN', root .. ':waiting')
+    if not first[1] then return end
+    redis.call('SADD', root .. ':running', first[1])
+    redis.call('ZADD', root .. ':due', 'LT', int(now + 5000), first[1])
+    ring(rings, first[1], now)
+  end
+end
+
+-- idle reports whether the job holds no URL of any kind that could still admit one.
+local function idle()
+  return redis.call('EXISTS', job .. ':queued', job .. ':leased', job .. ':deferred') == 0
+end
+
+-- finish ends the job. Nothing of it changes afterwards; what only a running job
+-- needs is freed. The next waiting job takes its place.
+local function finish(rings, now, state, stop)
+  local h = redis.call('HMGET', job, 'retention', 'idem')
+  local expires = now + tonumber(h[1])
+  redis.call('HSET', job, 'state', state, 'stop', stop, 'ended', int(now), 'expires', int(expires))
+  redis.call('UNLINK', job .. ':seen', job .. ':refseen', job .. ':claims', job .. ':done', job .. ':moved',
+    job .. ':slices')
+  redis.call('ZADD', root .. ':due', int(expires), id)
+  if h[2] and h[2] ~= '' then redis.call('PEXPIRE', h[2], int(tonumber(h[1]) + KEY_MEMORY)) end
+  redis.call('SREM', root .. ':running', id)
+  redis.call('ZREM', root .. ':waiting', id)
+  outbox('job.' .. state, now)
+  gate(rings, now)
+end
+
+-- complete ends a job that has nothing left, with the state that its counts say.
+local function complete(rings, now)
+  local h = redis.call('HMGET', job, 'failed', 'site', 'seeds_ok', 'r:page_limit')
+  if h[2] == '1' and tonumber(h[3]) == 0 then return finish(rings, now, 'failed', 'seed_failed') end
+  local stop = 'frontier_empty'
+  if h[4] then stop = 'page_limit' end
+  local state = 'completed'
+  if tonumber(h[1]) > 0 then state = 'completed_with_errors' end
+  finish(rings, now, state, stop)
+end
+
+-- park moves what waits into its place among the cancelled: O(1), whatever its size.
+local function park()
+  local n = 0
+  for _, c in ipairs({'queued', 'deferred'}) do
+    local from, to = job .. ':' .. c, job .. ':cancelled_' .. c
+    if redis.call('EXISTS', from) == 1 then
+      if c == 'queued' then n = n + redis.call('LLEN', from) else n = n + redis.call('ZCARD', from) end
+      redis.call('RENAME', from, to)
+    end
+  end
+  if n > 0 then redis.call('HINCRBY', job, 'cancelled', n) end
+end
+
+-- revoke cancels all that is leased; a commit that comes later finds its lease gone.
+local function revoke()
+  local n = redis.call('ZCARD', job .. ':leased')
+  if n == 0 then return end
+  redis.call('RENAME', job .. ':leased', job .. ':cancelled_leased')
+  redis.call('HINCRBY', job, 'cancelled', n)
+end
+
+-- wind_down stops a job that has not ended: what waits is cancelled at once, what
+-- is in flight may be given back until the grace is over.
+local function wind_down(rings, now, stop)
+  park()
+  if redis.call('EXISTS', job .. ':leased') == 0 then return finish(rings, now, 'cancelled', stop) end
+  redis.call('HSET', job, 'state', 'cancelling', 'stop', stop, 'cancel_at', int(now + GRACE))
+  wake(now + GRACE)
+end
+
+-- fields of a row; the last is the rest, url and fetch_url.
+local function split(row) return string.match(row, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (.+)$') end
+
+-- short answers how many slices more than now the job could use.
+local function short(now)
+  local due = redis.call('LLEN', job .. ':queued') + redis.call('ZCOUNT', job .. ':deferred', '-inf', int(now))
+  if due == 0 then return 0, 0 end
+  local want = math.min(tonumber(redis.call('HGET', job, 'parallelism')), math.ceil(due / 64))
+  return want - redis.call('ZCOUNT', job .. ':slices', '(' .. int(now), '+inf'), due
+end
+
+-- ring_more rings when the job could use more slices, once in two seconds: a ring
+-- takes a moment to become a slice, and one that nobody needs dies out.
+local function ring_more(rings, now)
+  local at = tonumber(redis.call('HGET', job, 'ring_at') or 0)
+  if now - at < 2000 then return end
+  if short(now) > 0 then ring(rings, id, now) end
+end

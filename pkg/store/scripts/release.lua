@@ -1,0 +1,39 @@
+-- release gives leased URLs back, without an attempt burnt: at once, or deferred
+-- when their host has no slot for a while. A cancelled job's become cancelled.
+--
+-- KEYS  1 root, 2 job
+-- ARGV  1 now, 2 id, 3 gen, then row, ms until it is due (0: at once) of each
+-- Answers {number given back, rings…}; rows that the slice does not hold are passed over
+--# include outbox.lua
+--# include job.lua
+id, job = ARGV[2], KEYS[2]
+local now = clock(ARGV[1])
+local gen, held = ARGV[3], 0
+local state = redis.call('HGET', job, 'state')
+local back, dropped = {}, {}
+for i = 4, #ARGV, 2 do
+  local row, delay = ARGV[i], tonumber(ARGV[i + 1])
+  if redis.call('ZSCORE', job .. ':leased', row) == gen then
+    held = held + 1
+    redis.call('ZREM', job .. ':leased', row)
+    if state == 'cancelling' then
+      dropped[#dropped + 1] = row
+    elseif delay > 0 then
+      redis.call('ZADD', job .. ':deferred', int(now + delay), row)
+      redis.call('HSET', job, 'deferred_for', 'host_delay')
+      wake(now + delay)
+    else
+      table.insert(back, 1, row) -- LPUSH reverses: the first released is the first leased again
+    end
+  end
+end
+if #back > 0 then redis.call('LPUSH', job .. ':queued', unpack(back)) end
+local answer = {held}
+if #dropped > 0 then
+  redis.call('RPUSH', job .. ':cancelled_queued', unpack(dropped))
+  redis.call('HINCRBY', job, 'cancelled', #dropped)
+  if redis.call('EXISTS', job .. ':leased') == 0 then
+    finish(answer, now, 'cancelled', redis.call('HGET', job, 'stop'))
+  end
+end
+return answer

@@ -1,0 +1,13 @@
+-- ring_failed notes that the queue refused a ring, so that a reader sees why the
+-- job waits; the sweep rings again within about a second.
+--
+-- KEYS  1 root, 2 job
+-- ARGV  1 now, 2 id, 3 message for a person
+--# include outbox.lua
+--# include job.lua
+id, job = ARGV[2], KEYS[2]
+local now = clock(ARGV[1])
+local state = redis.call('HGET', job, 'state')
+if not state or terminal(state) then return end
+redis.call('HSET', job, 'error', ARGV[3], 'rung', 0)
+wake(now + 1000)

@@ -1,0 +1,114 @@
+-- sweep heals a tenant's jobs whose time has come: URLs of dead slices go back,
+-- cancels and time limits are carried out, jobs without a slice are rung, expired
+-- jobs become tombstones. It pops by due time, so idle jobs cost nothing.
+--
+-- KEYS  1 root
+-- ARGV  1 now, 2 jobs to look at at most
+-- Answers {jobs looked at, slices found dead, URLs given back, jobs expired, rings…}
+--# include outbox.lua
+--# include job.lua
+--# include expire.lua
+local now = clock(ARGV[1])
+local BATCH = 500 -- URLs given back in one call, about a millisecond of Redis
+local rings = {}
+local dead, back, gone = 0, 0, 0
+
+-- bury gives back what a dead slice held; true when that was all.
+local function bury(gen)
+  local rows = redis.call('ZRANGEBYSCORE', job .. ':leased', gen, gen, 'LIMIT', 0, BATCH)
+  for _, row in ipairs(rows) do
+    redis.call('ZREM', job .. ':leased', row)
+    local kind, n, depth, parent, attempt, hops, rest = split(row)
+    attempt = tonumber(attempt) + 1
+    if attempt >= MAX_LOST then
+      local seq = redis.call('HINCRBY', job, 'errors', 1)
+      local url = string.match(rest, '^%S+')
+      redis.call('HSET', job .. ':err:' .. math.floor((seq - 1) / 1000), seq, cjson.encode({
+        source_url = url, url = string.match(rest, '%S+$'), error_type = 'worker_lost', attempts = attempt,
+        message = 'The worker was lost each time it tried this page.', depth = tonumber(depth),
+        parent = tonumber(parent), at_ms = now}))
+      redis.call('HINCRBY', job, 'failed', 1)
+      redis.call('HINCRBY', job, 'f:worker_lost', 1)
+      redis.call('SETBIT', job .. ':done', n, 1)
+    else
+      redis.call('LPUSH', job .. ':queued', table.concat({kind, n, depth, parent, attempt, hops, rest}, ' '))
+    end
+  end
+  back = back + #rows
+  return #rows < BATCH
+end
+
+-- heal does what the job needs now and answers when it needs attention next;
+-- nil when never.
+local function heal()
+  local h = redis.call('HMGET', job, 'state', 'expires', 'cancel_at', 'deadline', 'stop')
+  local state = h[1]
+  if not state then return nil end
+  if terminal(state) then
+    if now < tonumber(h[2]) then return tonumber(h[2]) end
+    gone = gone + 1
+    expire(now)
+    return nil
+  end
+  if state ~= 'cancelling' and h[4] and now >= tonumber(h[4]) then
+    wind_down(rings, now, 'time_limit')
+    return heal()
+  end
+  if state == 'cancelling' then
+    local at = tonumber(h[3])
+    if now < at then return at end
+    revoke()
+    finish(rings, now, 'cancelled', h[5])
+    return heal()
+  end
+  for _, gen in ipairs(redis.call('ZRANGEBYSCORE', job .. ':slices', '-inf', int(now))) do
+    if not bury(gen) then return now end
+    redis.call('ZREM', job .. ':slices', gen)
+    dead = dead + 1
+  end
+  if idle() then
+    complete(rings, now)
+    return heal()
+  end
+  local next
+  local function by(at) if at and (not next or at < next) then next = at end end
+  by(h[4] and tonumber(h[4]))
+  if state == 'paused' then
+    local slice = redis.call('ZRANGE', job .. ':slices', 0, 0, 'WITHSCORES')
+    by(slice[2] and tonumber(slice[2]))
+    return next
+  end
+  local slice = redis.call('ZRANGE', job .. ':slices', 0, 0, 'WITHSCORES')
+  by(slice[2] and tonumber(slice[2]))
+  if not slice[1] and redis.call('SISMEMBER', root .. ':running', id) == 1 then
+    local lacking = short(now)
+    if lacking > 0 then
+      -- A ring that was made since the last slice began may still wait in a long
+      -- queue: ring again with growing patience, 5 s to 60 s, not at every look.
+      local r = redis.call('HMGET', job, 'rung', 'ring_at', 'ring_gap')
+      local gap = tonumber(r[3] or 5000)
+      if r[1] == '1' and now < tonumber(r[2]) + gap then
+        by(tonumber(r[2]) + gap)
+      else
+        if r[1] == '1' then gap = math.min(60000, gap * 2) end
+        for _ = 1, lacking do ring(rings, id, now) end
+        redis.call('HSET', job, 'ring_gap', gap)
+        by(now + gap)
+      end
+    end
+  end
+  local first = redis.call('ZRANGEBYSCORE', job .. ':deferred', '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  by(first[2] and tonumber(first[2]))
+  return next
+end
+
+local ids = redis.call('ZRANGEBYSCORE', root .. ':due', '-inf', int(now), 'LIMIT', 0, ARGV[2])
+for _, i in ipairs(ids) do
+  id, job = i, root .. ':j:' .. i
+  local next = heal()
+  if next then redis.call('ZADD', root .. ':due', int(next), id) else redis.call('ZREM', root .. ':due', id) end
+end
+gate(rings, now)
+local answer = {#ids, dead, back, gone}
+for _, r in ipairs(rings) do answer[#answer + 1] = r end
+return answer

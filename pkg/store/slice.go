@@ -1,0 +1,306 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+// Slice is a worker's turn at a job. Gen is its token: it fences every lease and
+// every commit, and no two slices of a job ever have the same.
+type Slice struct {
+	Job  crawl.JobRef
+	Gen  int64
+	Plan crawl.Plan
+}
+
+// The times that a slice lives by. They stand in scripts/include/job.lua too; a
+// test compares.
+const (
+	// LeaseTime is how long a slice lives without [Store.Renew]. A killed worker's
+	// URLs wait that long and one sweep more.
+	LeaseTime = 12 * time.Second
+	// RenewEvery leaves three more tries before the lease is over.
+	RenewEvery = 3 * time.Second
+	// Grace is what a cancelled job's requests in flight have to be given back.
+	Grace = 4 * time.Second
+	// MaxLost is the number of lost workers after which a page itself is to blame.
+	MaxLost = 5
+)
+
+// slotTime is how long a host slot lives without renewal: that of the slice.
+const slotTime = LeaseTime
+
+func (s *Store) keys(j crawl.JobRef) []string { return []string{rootKey(j.Tenant), jobKey(j)} }
+
+// Begin registers a slice for a ring. The slice is nil when the ring was late or
+// doubled, or nothing is due: it dies out, and the task is done.
+func (s *Store) Begin(ctx context.Context, ring crawl.Ring) (*Slice, []crawl.Ring, error) {
+	a, err := s.one(ctx, beginScript, s.keys(ring.JobRef), s.now(), ring.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if num(a[0]) == 0 {
+		return nil, nil, nil
+	}
+	sl := &Slice{Job: ring.JobRef, Gen: num(a[0])}
+	if err := json.Unmarshal([]byte(str(a[1])), &sl.Plan); err != nil {
+		return nil, nil, fmt.Errorf("store: plan of job %s: %w", ring.ID, err)
+	}
+	return sl, rings(ring.Tenant, a[2:]), nil
+}
+
+// Renewed is what a renewal brings.
+type Renewed struct {
+	// State of the job. Unless it is running, the slice gives everything back.
+	State crawl.State
+	// Lost reports that the job goes on without this slice: all that it held is
+	// another's, and nothing that it commits will count.
+	Lost  bool
+	Rings []crawl.Ring
+}
+
+// Renew prolongs the slice's one deadline, and the host slots given. It is called
+// every [RenewEvery].
+func (s *Store) Renew(ctx context.Context, sl *Slice, slots ...HostSlots) (Renewed, error) {
+	calls := []*call{{script: renewScript, keys: s.keys(sl.Job), args: []any{s.now(), sl.Job.ID, sl.Gen}}}
+	for _, h := range slots {
+		args := []any{s.now(), slotTime.Milliseconds()}
+		for _, k := range h.Slots {
+			args = append(args, slotName(sl, k))
+		}
+		calls = append(calls, &call{script: hostRenewScript, keys: []string{hostKey(h.Host, "slots")}, args: args})
+	}
+	if err := s.run(ctx, nil, calls...); err != nil {
+		return Renewed{}, err
+	}
+	a := array(calls[0].cmd)
+	st := str(a[0])
+	return Renewed{State: crawl.State(st), Lost: st == "lost", Rings: rings(sl.Job.Tenant, a[1:])}, nil
+}
+
+// End closes a slice. What it still holds goes back to the frontier, and the job is
+// rung as often as it needs. Ending twice is harmless.
+func (s *Store) End(ctx context.Context, sl *Slice) ([]crawl.Ring, error) {
+	a, err := s.one(ctx, endScript, s.keys(sl.Job), s.now(), sl.Job.ID, sl.Gen)
+	if err != nil {
+		return nil, err
+	}
+	return rings(sl.Job.Tenant, a[1:]), nil
+}
+
+// Commit is the outcome of one leased URL. Exactly one of the outcomes is set.
+type Commit struct {
+	Item crawl.Item
+
+	Accepted *Accepted
+	Failed   *crawl.Failure
+	Skipped  crawl.Reason
+	// Retry sends the item back with one attempt more, due after the delay.
+	Retry time.Duration
+	// Redirect sends the item back, to be fetched at another origin.
+	Redirect *Redirect
+}
+
+// Accepted is a page that was fetched and is wanted.
+type Accepted struct {
+	Page  crawl.Page
+	Final crawl.Key // of the URL where it ended; the first page to claim it wins
+	// Links of the page with the verdict of the job's rules. At most
+	// [MaxLinks]; what is beyond must be counted in BadLinks.
+	Links []crawl.Link
+	// BadLinks counts links that are no URLs, by reason.
+	BadLinks map[crawl.Reason]int
+}
+
+// Redirect is where a cross-origin redirect leads.
+type Redirect struct {
+	URL  string
+	Hops int // redirects followed, this one included
+}
+
+// MaxLinks bounds the links of one commit, so that a script's argument lists stay
+// below what Lua can unpack (about 7,000).
+const MaxLinks = 2000
+
+// Verdict is what became of a commit.
+type Verdict string
+
+// The verdicts.
+const (
+	Done  Verdict = "done"  // recorded, now or by an earlier try of the same slice
+	Alias Verdict = "alias" // recorded as skipped: another page ended at this URL first
+	Stale Verdict = "stale" // the slice does not hold the item: nothing changed
+)
+
+// Committed is the answer to one commit.
+type Committed struct {
+	Verdict Verdict
+	Seq     int64 // of the record, 0 when there is none
+}
+
+// Return gives an item back without an attempt burnt, to be leased again at once
+// or after Delay.
+type Return struct {
+	Item  crawl.Item
+	Delay time.Duration
+}
+
+// Exchange is one round trip of a slice: what it finished, what it gives back,
+// what it wants. Its parts are carried out in the order of the fields.
+type Exchange struct {
+	Commits  []Commit
+	Returns  []Return
+	Free     []HostSlots // host slots no longer used
+	Lease    int         // items wanted; 0 for none
+	Reserves []HostReserve
+}
+
+// Exchanged is the answer to an [Exchange].
+type Exchanged struct {
+	Committed []Committed // one for each commit
+	State     crawl.State // of the job; empty unless items were wanted
+	Lost      bool        // as in Renewed
+	Items     []crawl.Item
+	Queued    int64         // URLs still queued
+	NextDue   time.Duration // until the next deferred item is due; negative when none is deferred
+	Grants    []HostGrant   // one for each reserve
+	Rings     []crawl.Ring  // to be rung by the caller
+}
+
+// Exchange makes one round trip. After an error nobody knows which parts took
+// place: the caller may send the same again, since a commit that was recorded
+// answers done and an item not held is passed over.
+func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged, error) {
+	calls := make([]*call, 0, len(x.Commits)+len(x.Reserves)+len(x.Free)+2)
+	keys := s.keys(sl.Job)
+	for i := range x.Commits {
+		args, err := s.commitArgs(sl, &x.Commits[i])
+		if err != nil {
+			return Exchanged{}, err
+		}
+		calls = append(calls, &call{script: commitScript, keys: keys, args: args})
+	}
+	var release, lease *call
+	if len(x.Returns) > 0 {
+		args := []any{s.now(), sl.Job.ID, sl.Gen}
+		for _, r := range x.Returns {
+			args = append(args, row(r.Item), r.Delay.Milliseconds())
+		}
+		release = &call{script: releaseScript, keys: keys, args: args}
+		calls = append(calls, release)
+	}
+	if x.Lease > 0 {
+		lease = &call{script: leaseScript, keys: keys, args: []any{s.now(), sl.Job.ID, sl.Gen, x.Lease}}
+		calls = append(calls, lease)
+	}
+	reserves := len(calls)
+	for i := range x.Reserves {
+		calls = append(calls, s.reserveCall(sl, &x.Reserves[i]))
+	}
+	if err := s.run(ctx, freeSlots(ctx, sl, x.Free), calls...); err != nil {
+		return Exchanged{}, err
+	}
+	var out Exchanged
+	for i := range x.Commits {
+		a := array(calls[i].cmd)
+		out.Committed = append(out.Committed, Committed{Verdict: Verdict(str(a[0])), Seq: num(a[1])})
+		out.Rings = append(out.Rings, rings(sl.Job.Tenant, a[2:])...)
+	}
+	if release != nil {
+		out.Rings = append(out.Rings, rings(sl.Job.Tenant, array(release.cmd)[1:])...)
+	}
+	if lease != nil {
+		if err := out.leased(sl, array(lease.cmd)); err != nil {
+			return Exchanged{}, err
+		}
+	}
+	for i := range x.Reserves {
+		out.Grants = append(out.Grants, grant(&x.Reserves[i], array(calls[reserves+i].cmd)))
+	}
+	return out, nil
+}
+
+func (out *Exchanged) leased(sl *Slice, a []any) error {
+	st := str(a[0])
+	out.State, out.Lost = crawl.State(st), st == "lost"
+	out.NextDue = time.Duration(num(a[1])) * time.Millisecond
+	out.Queued = num(a[2])
+	rows, _ := a[3].([]any)
+	for _, r := range rows {
+		it, err := parseRow(str(r))
+		if err != nil {
+			return err
+		}
+		out.Items = append(out.Items, it)
+	}
+	out.Rings = append(out.Rings, rings(sl.Job.Tenant, a[4:])...)
+	return nil
+}
+
+// commitArgs encodes a commit as commit.lua reads it.
+func (s *Store) commitArgs(sl *Slice, c *Commit) ([]any, error) {
+	head := []any{s.now(), sl.Job.ID, sl.Gen, c.Item.N, row(c.Item)}
+	switch {
+	case c.Accepted != nil:
+		return acceptedArgs(head, c)
+	case c.Failed != nil:
+		f := storedFailure{Failure: *c.Failed, Parent: c.Item.Parent}
+		b, err := json.Marshal(f)
+		if err != nil {
+			return nil, fmt.Errorf("store: failure: %w", err)
+		}
+		return append(head, "failed", string(f.ErrorType), b), nil
+	case c.Skipped != "":
+		return append(head, "skipped", string(c.Skipped)), nil
+	case c.Redirect != nil:
+		it := c.Item
+		it.FetchURL, it.Hops = c.Redirect.URL, c.Redirect.Hops
+		return append(head, "redirect", row(it)), nil
+	default:
+		it := c.Item
+		it.Attempt++
+		return append(head, "retry", row(it), c.Retry.Milliseconds()), nil
+	}
+}
+
+func acceptedArgs(head []any, c *Commit) ([]any, error) {
+	a := c.Accepted
+	p := storedPage{Page: a.Page, Parent: c.Item.Parent}
+	p.Seq, p.DiscoveredOn, p.Depth = 0, "", c.Item.Depth // known by its place, or by its parent
+	record, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("store: record: %w", err)
+	}
+	if len(a.Links) > MaxLinks {
+		return nil, fmt.Errorf("store: %d links in one commit", len(a.Links))
+	}
+	args := slices.Grow(head, 8+3*len(a.Links))
+	refused := 0
+	for i := range a.Links {
+		if a.Links[i].Refused != "" {
+			refused++
+		}
+	}
+	args = append(args, "accepted", a.Final[:], record, p.Bytes, strconv.Itoa(c.Item.Depth+1),
+		len(a.Links)-refused, refused)
+	for i := range a.Links {
+		if l := &a.Links[i]; l.Refused == "" {
+			args = append(args, l.Key[:], l.URL.String())
+		}
+	}
+	for i := range a.Links {
+		if l := &a.Links[i]; l.Refused != "" {
+			args = append(args, l.Key[:], string(l.Refused), l.URL.String())
+		}
+	}
+	for reason, n := range a.BadLinks {
+		args = append(args, string(reason), n)
+	}
+	return args, nil
+}

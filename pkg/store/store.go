@@ -1,0 +1,246 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"github.com/redis/go-redis/v9"
+)
+
+// Options of a [Store]. The zero value is usable.
+type Options struct {
+	// Replicas that must have a submission before it is answered; 0 for none. A
+	// failover of an asynchronous replica can otherwise lose the last second.
+	Replicas int
+	// Now replaces Redis time in tests, as ms since the epoch; nil in production.
+	Now func() int64
+	// Logger is where defects are told that no caller can act on; nil discards.
+	Logger *slog.Logger
+}
+
+// Store is the one door to what the service remembers. It is safe for use by any
+// number of goroutines and does not own its client.
+type Store struct {
+	rdb   redis.UniversalClient
+	o     Options
+	trips atomic.Int64
+}
+
+// New makes a store over a client that the caller opened and closes. It does no I/O.
+func New(rdb redis.UniversalClient, o Options) *Store {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Store{rdb: rdb, o: o}
+}
+
+// Trips answers the number of round trips made so far: what bench divides by pages.
+func (s *Store) Trips() int64 { return s.trips.Load() }
+
+// now is the first argument of every script: empty for Redis time.
+func (s *Store) now() string {
+	if s.o.Now == nil {
+		return ""
+	}
+	return strconv.FormatInt(s.o.Now(), 10)
+}
+
+// replicaWait bounds the wait for Options.Replicas.
+const replicaWait = time.Second
+
+// parallelism is the number of slices that may serve a job at once: one for each
+// four pages of its concurrency, so that a slice's part stays worth a pipeline, and
+// no more than 16, since more add round trips and no speed.
+func parallelism(concurrency int) int { return min(16, max(1, (concurrency+3)/4)) }
+
+// Create stores a submission, or finds the job that its idempotency key named
+// before. Faults: idempotency_key_reused with the first job's id when that key
+// named another input, expired when the job of that key is gone, unavailable and
+// overloaded when nothing was stored.
+func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
+	plan, err := json.Marshal(n.Plan)
+	if err != nil {
+		return Created{}, fmt.Errorf("store: plan: %w", err)
+	}
+	tags := n.Tags
+	if tags == nil {
+		tags = []string{}
+	}
+	tagList, err := json.Marshal(tags)
+	if err != nil {
+		return Created{}, fmt.Errorf("store: tags: %w", err)
+	}
+	root, idem := rootKey(n.Job.Tenant), rootKey(n.Job.Tenant)
+	if n.IdempotencyKey != "" {
+		idem = idemKey(n.Job.Tenant, n.IdempotencyKey)
+	}
+	site := 0
+	if n.Plan.Site {
+		site = 1
+	}
+	var nonce [12]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	args := make([]any, 0, 14+2*len(n.Inputs))
+	args = append(args, s.now(), n.Job.ID, n.Digest[:], nonce[:], []byte(n.Spec), plan, tagList, n.MaxRunning,
+		n.Plan.Concurrency, n.Plan.MaxPages, parallelism(n.Plan.Concurrency), n.Plan.Retention.Milliseconds(),
+		n.Plan.TimeLimit.Milliseconds(), site)
+	for _, in := range n.Inputs {
+		k := in.URL.Key()
+		args = append(args, k[:], in.URL.String())
+	}
+	c := &call{script: createScript, keys: []string{root, jobKey(n.Job), idem}, args: args}
+	var tenants *redis.Cmd
+	err = s.run(ctx, func(p redis.Pipeliner) { tenants = p.Do(ctx, "SADD", tenantsKey, n.Job.Tenant) }, c)
+	if err == nil && tenants.Err() != nil {
+		err = fault(tenants.Err())
+	}
+	if err != nil {
+		return Created{}, err
+	}
+	a := array(c.cmd)
+	first := crawl.JobRef{Tenant: n.Job.Tenant, ID: str(a[1])}
+	if str(a[0]) == "reused" {
+		return Created{}, &crawl.Fault{
+			Code: crawl.CodeKeyReused, JobID: first.ID,
+			Message: "This Idempotency-Key was used before with another input, for job " + first.ID +
+				". Send the same input to get that job, or another key for a new one.",
+		}
+	}
+	if s.o.Replicas > 0 && str(a[0]) == "created" {
+		if err := s.awaitReplicas(ctx, first); err != nil {
+			return Created{}, err
+		}
+	}
+	job, err := s.Job(ctx, first)
+	if err != nil {
+		return Created{}, err
+	}
+	return Created{Job: job, Replayed: str(a[0]) == "replay", Rings: rings(n.Job.Tenant, a[2:])}, nil
+}
+
+// RingFailed notes that the queue refused a ring: the job stays, says so, and is
+// rung by the next sweep.
+func (s *Store) RingFailed(ctx context.Context, j crawl.JobRef, message string) error {
+	_, err := s.one(ctx, ringFailedScript, []string{rootKey(j.Tenant), jobKey(j)}, s.now(), j.ID, message)
+	return err
+}
+
+// Cancel stops a job in O(1) and answers its state. A job that ended first keeps
+// its end; a second call is harmless, and after the grace it revokes what is still
+// in flight.
+func (s *Store) Cancel(ctx context.Context, j crawl.JobRef) (CancelResult, error) {
+	a, err := s.one(ctx, cancelScript, []string{rootKey(j.Tenant), jobKey(j)}, s.now(), j.ID)
+	if err != nil {
+		return CancelResult{}, err
+	}
+	if len(a) == 0 || str(a[0]) == "" {
+		return CancelResult{}, s.missing(ctx, j)
+	}
+	return CancelResult{
+		State: crawl.State(str(a[0])), GraceLeft: time.Duration(num(a[1])) * time.Millisecond,
+		Rings: rings(j.Tenant, a[2:]),
+	}, nil
+}
+
+// Delete removes an ended job and all it holds. Faults: job_not_terminal,
+// not_found, expired.
+func (s *Store) Delete(ctx context.Context, j crawl.JobRef) error {
+	a, err := s.one(ctx, deleteScript, []string{rootKey(j.Tenant), jobKey(j)}, s.now(), j.ID)
+	if err != nil {
+		return err
+	}
+	switch str(a[0]) {
+	case "deleted":
+		return nil
+	case "running":
+		return crawl.Faultf(crawl.CodeJobNotTerminal, "Job %s has not ended. Cancel it first, or wait.", j.ID)
+	case "gone":
+		return expired(j, num(a[1]))
+	default:
+		return notFound(j)
+	}
+}
+
+func notFound(j crawl.JobRef) error {
+	return crawl.Faultf(crawl.CodeNotFound, "There is no job %s.", j.ID)
+}
+
+func expired(j crawl.JobRef, at int64) error {
+	return &crawl.Fault{
+		Code: crawl.CodeExpired, JobID: j.ID, At: time.UnixMilli(at).UTC(),
+		Message: "Job " + j.ID + " is over and its results were removed.",
+	}
+}
+
+// missing tells a job that expired from one that never was.
+func (s *Store) missing(ctx context.Context, j crawl.JobRef) error {
+	_, err := s.Job(ctx, j)
+	if err == nil {
+		return notFound(j)
+	}
+	return err
+}
+
+// Ready reports whether the store can take work: it answers, and has memory left.
+func (s *Store) Ready(ctx context.Context) error {
+	if err := s.rdb.Ping(ctx).Err(); err != nil {
+		return fault(err)
+	}
+	info, err := s.rdb.Info(ctx, "memory").Result()
+	if err != nil {
+		return nil //nolint:nilerr // INFO memory is optional: an embedded server lacks it
+	}
+	var used, limit int64
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "used_memory:"); ok {
+			used, _ = strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+		}
+		if v, ok := strings.CutPrefix(line, "maxmemory:"); ok {
+			limit, _ = strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+		}
+	}
+	// 95 %: what the running jobs still write must find room when new ones are refused.
+	if limit > 0 && used > limit/100*95 {
+		return &crawl.Fault{
+			Code: crawl.CodeOverloaded, RetryAfter: 30 * time.Second,
+			Message: fmt.Sprintf("Redis uses %d of the %d bytes that its maxmemory allows.", used, limit),
+		}
+	}
+	return nil
+}
+
+// awaitReplicas waits until Options.Replicas have what was written on the shard of
+// the tenant. WAIT speaks of the writes of its own connection, hence the write
+// before it in the same pipeline.
+func (s *Store) awaitReplicas(ctx context.Context, j crawl.JobRef) error {
+	var node interface{ Pipeline() redis.Pipeliner } = s.rdb
+	if c, ok := s.rdb.(*redis.ClusterClient); ok {
+		m, err := c.MasterForKey(ctx, jobKey(j))
+		if err != nil {
+			return fault(err)
+		}
+		node = m
+	}
+	p := node.Pipeline()
+	p.HSet(ctx, jobKey(j), "replicas", s.o.Replicas)
+	wait := p.Do(ctx, "WAIT", s.o.Replicas, replicaWait.Milliseconds())
+	if _, err := p.Exec(ctx); err != nil {
+		return fault(err)
+	}
+	if n, err := wait.Int(); err != nil || n < s.o.Replicas {
+		return &crawl.Fault{
+			Code: crawl.CodeUnavailable, RetryAfter: 2 * time.Second, Err: err,
+			Message: fmt.Sprintf("The job is stored, but fewer than %d replicas have it yet. "+
+				"Send the same Idempotency-Key again.", s.o.Replicas),
+		}
+	}
+	return nil
+}
