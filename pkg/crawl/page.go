@@ -5,7 +5,7 @@ import "time"
 // ItemKind says what a frontier item is. Only pages count in Job.Total.
 type ItemKind byte
 
-// The kinds of frontier items.
+// ItemPage is a page to fetch, the one kind there is today.
 const ItemPage ItemKind = 'p'
 
 // Item is one entry of a job's frontier: a URL to fetch, and how it got there.
