@@ -1,0 +1,164 @@
+// Package netguard decides whether an address may be dialled, and says why not.
+//
+// A crawler fetches what strangers name. The guard keeps those names away from
+// the machine it runs on and the networks around it: loopback, private and
+// link-local ranges, cloud metadata services and every other range that is not
+// public. It judges the address itself, in the last step before the connection
+// is made, so that neither a name that resolves to a private address, nor one
+// that resolves differently the second time, nor a redirect gets past it.
+//
+// What may be dialled although private is a [Policy], read from
+// TRAWL_PRIVATE_HOSTS.
+package netguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+// dialTimeout bounds one connection attempt over all addresses of a name. A
+// fetch has its own, longer limit; this one leaves it time to say what failed.
+const dialTimeout = 10 * time.Second
+
+// Public space that is private in fact. 168.63.129.16 is the platform service
+// of Azure's virtual machines (its DHCP, DNS and guest agent), reachable only from inside.
+var notPublic = []netip.Prefix{netip.MustParsePrefix("168.63.129.16/32")}
+
+// Guard dials public addresses and those that its [Policy] allows. It is safe
+// for concurrent use.
+//
+// A pooled connection is handed out again without a check. Therefore every
+// http.Transport must keep to one Guard for its whole life.
+type Guard struct {
+	policy   Policy
+	resolver *net.Resolver
+	public   *ssrf.Guardian
+	denied   []netip.Prefix
+}
+
+// Option changes a [Guard] that is being made.
+type Option func(*Guard)
+
+// WithResolver makes the guard look names up with r in place of
+// net.DefaultResolver.
+func WithResolver(r *net.Resolver) Option { return func(g *Guard) { g.resolver = r } }
+
+// WithDenied takes further prefixes for private: public ranges of one's own, or
+// the prefix of one's NAT64 gateway.
+func WithDenied(prefixes ...netip.Prefix) Option {
+	return func(g *Guard) { g.denied = append(g.denied, prefixes...) }
+}
+
+// New makes a Guard that lets public addresses pass, on any port, and the
+// private ones that p allows.
+func New(p Policy, opts ...Option) *Guard {
+	g := &Guard{policy: p, denied: append([]netip.Prefix(nil), notPublic...)}
+	for _, o := range opts {
+		o(g)
+	}
+	var v4, v6 []netip.Prefix
+	for _, pre := range g.denied {
+		if pre.Addr().Is4() {
+			v4 = append(v4, pre)
+		} else {
+			v6 = append(v6, pre)
+		}
+	}
+	g.public = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(v4...), ssrf.WithDeniedV6Prefixes(v6...))
+	return g
+}
+
+// DialContext connects to addr, a "host:port" whose host is a name or an
+// address; it has the form that http.Transport.DialContext asks for. Each
+// address that the host resolves to is judged after DNS and before the first
+// packet; those that are refused are passed over. The error is a *crawl.Fault
+// of code [crawl.CodePrivateAddress] when the guard refused, and what package
+// net returned otherwise.
+func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, refusal(addr, err)
+	}
+	d := net.Dialer{
+		Timeout:  dialTimeout,
+		Resolver: g.resolver,
+		// Control, not ControlContext: with both set, only the latter is called.
+		Control: func(network, address string, _ syscall.RawConn) error {
+			return g.check(host, network, address)
+		},
+	}
+	conn, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		if f, ok := errors.AsType[*crawl.Fault](err); ok {
+			return nil, f
+		}
+		return nil, err
+	}
+	return conn, nil
+}
+
+// check judges one address for a URL of the given host. What it cannot read, it
+// refuses.
+func (g *Guard) check(host, network, address string) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return refusal(address, err)
+	}
+	if network != "tcp4" && network != "tcp6" {
+		return refusal(address, fmt.Errorf("network %q", network))
+	}
+	if g.policy.allows(host, to) {
+		return nil
+	}
+	// As the setting spells it: without a zone.
+	shown := netip.AddrPortFrom(to.Addr().WithZone("").Unmap(), to.Port()).String()
+	if err := g.public.SafeAddrPort(to); err != nil {
+		return refusal(shown, err)
+	}
+	if tunnelsIPv4(to.Addr()) {
+		return refusal(shown, errors.New("ISATAP interface identifier"))
+	}
+	return nil
+}
+
+// tunnelsIPv4 reports whether a is an ISATAP address (RFC 5214 section 6.1):
+// any /64 followed by 0000:5efe or 0200:5efe and an IPv4 address, to which a
+// router with that interface would unwrap the packet.
+func tunnelsIPv4(a netip.Addr) bool {
+	if !a.Is6() {
+		return false
+	}
+	b := a.As16()
+	return b[8]&^0x02 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
+}
+
+// refusal is the fault for an address that is not dialled because of cause.
+func refusal(address string, cause error) error {
+	address = printable(clip(address, 100))
+	return &crawl.Fault{
+		Code: crawl.CodePrivateAddress,
+		Message: "The address " + address + " is not public and was not contacted. " +
+			"If it is meant to be crawled, the operator can add " + address + " to " + Setting + ".",
+		Err: cause,
+	}
+}
+
+// printable drops what an address never holds: it may come from a URL.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x21 || r > 0x7e && r != '…' {
+			return -1
+		}
+		return r
+	}, s)
+}

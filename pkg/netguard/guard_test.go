@@ -1,0 +1,366 @@
+package netguard
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"code.dny.dev/ssrf"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestCheck walks the ranges that a guard must know, SEC-04 among them. Nothing
+// is dialled.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	denied := []string{
+		"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.8.8.8",
+		"169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.88.99.1",
+		"192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1",
+		"240.0.0.1", "255.255.255.255", "168.63.129.16",
+		"::", "::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe",
+		"64:ff9b:1::1", "2002:7f00:1::", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "fc00::1", "fd00:ec2::254",
+		"fe80::1", "fe80::1%lo", "fec0::1", "ff02::1", "2001:db8::1", "3fff::1", "100::1", "5f00::1",
+		"2600::5efe:10.0.0.1", "2600::200:5efe:10.0.0.1", "2600:1::1%eth0",
+		"9.9.9.9", "2606:4700::1111", // by WithDenied
+	}
+	public := []string{
+		"8.8.8.8", "93.184.216.34", "168.63.129.15", "172.32.0.1", "100.128.0.1", "192.0.1.1",
+		"2600::1", "2001:4860:4860::8888", "2600::5eff:a00:1",
+	}
+	g := New(Policy{}, WithDenied(netip.MustParsePrefix("9.9.9.0/24"), netip.MustParsePrefix("2606:4700::/32")))
+	for _, a := range denied {
+		for _, port := range []string{"80", "6379"} {
+			err := g.check("site.test", networkOf(a), net.JoinHostPort(a, port))
+			f, ok := errors.AsType[*crawl.Fault](err)
+			if !ok || f.Code != crawl.CodePrivateAddress {
+				t.Errorf("check(%s, port %s) = %v, want %s", a, port, err, crawl.CodePrivateAddress)
+				continue
+			}
+			shown := netip.MustParseAddr(a).WithZone("").Unmap().String()
+			if !strings.Contains(f.Message, shown) || !strings.Contains(f.Message, Setting) {
+				t.Errorf("message %q names not both %s and %s", f.Message, shown, Setting)
+			}
+			if f.Temporary {
+				t.Errorf("refusal of %s is temporary", a)
+			}
+		}
+	}
+	for _, a := range public {
+		for _, port := range []string{"80", "443", "8080"} {
+			if err := g.check("site.test", networkOf(a), net.JoinHostPort(a, port)); err != nil {
+				t.Errorf("check(%s, port %s) = %v, want it to pass", a, port, err)
+			}
+		}
+	}
+}
+
+func networkOf(a string) string {
+	if strings.Contains(a, ":") {
+		return "tcp6"
+	}
+	return "tcp4"
+}
+
+func TestCheckFailsClosed(t *testing.T) {
+	t.Parallel()
+	g := New(Policy{})
+	for _, c := range [][2]string{
+		{"tcp4", "8.8.8.8"},
+		{"tcp4", ""},
+		{"tcp4", "8.8.8.8:x"},
+		{"tcp4", "example.org:80"},
+		{"udp4", "8.8.8.8:53"},
+		{"unix", "/run/docker.sock"},
+	} {
+		if err := g.check("site.test", c[0], c[1]); crawl.CodeOf(err) != crawl.CodePrivateAddress {
+			t.Errorf("check(%q, %q) = %v, want a refusal", c[0], c[1], err)
+		}
+	}
+	if err := g.check("site.test", "tcp4", "127.0.0.1:80"); !errors.Is(err, ssrf.ErrProhibitedIP) {
+		t.Errorf("the cause is lost: %v", err)
+	}
+}
+
+// canary listens on a loopback address that must not be connected to, and
+// returns its port. It fails the test when it was.
+func canary(t *testing.T, address string) (port string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan string)
+	go func() {
+		defer close(accepted)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c.RemoteAddr().String()
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		// The backlog is first in, first out: whoever came before this one is seen before it.
+		last, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for from := range accepted {
+			if from == last.LocalAddr().String() {
+				break
+			}
+			t.Errorf("the canary on %s was connected to", ln.Addr())
+		}
+		_ = last.Close()
+		_ = ln.Close()
+		for range accepted {
+		}
+	})
+	return portOf(ln)
+}
+
+// greeter accepts on a loopback address and says hello to everyone.
+func greeter(t *testing.T, address string) (port string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "hello")
+			_ = c.Close()
+		}
+	})
+	t.Cleanup(func() { _ = ln.Close(); wg.Wait() })
+	return portOf(ln)
+}
+
+func portOf(ln net.Listener) string {
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	return port
+}
+
+// zone answers address queries: given how often a name was asked for before, it
+// returns the name's CNAME (or "") and its addresses; ok is false for NXDOMAIN.
+type zone func(name string, nth int) (cname string, addrs []string, ok bool)
+
+// nameServer serves z on loopback and returns a resolver that asks only it.
+func nameServer(t *testing.T, z zone) *net.Resolver {
+	t.Helper()
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		asked := map[string]int{}
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := pc.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			if reply, err := answer(z, asked, buf[:n]); err == nil {
+				_, _ = pc.WriteTo(reply, from)
+			}
+		}
+	})
+	t.Cleanup(func() { _ = pc.Close(); wg.Wait() })
+	return &net.Resolver{
+		PreferGo: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "udp", pc.LocalAddr().String())
+		},
+	}
+}
+
+// answer builds the reply to one query. Only questions for A count as asked:
+// each lookup sends one of them and one for AAAA.
+func answer(z zone, asked map[string]int, query []byte) ([]byte, error) {
+	var p dnsmessage.Parser
+	h, err := p.Start(query)
+	if err != nil {
+		return nil, err
+	}
+	q, err := p.Question()
+	if err != nil {
+		return nil, err
+	}
+	name := strings.TrimSuffix(q.Name.String(), ".")
+	cname, addrs, ok := z(name, asked[name])
+	reply := dnsmessage.Header{ID: h.ID, Response: true, Authoritative: true, RecursionAvailable: true}
+	if !ok {
+		reply.RCode = dnsmessage.RCodeNameError
+	}
+	b := dnsmessage.NewBuilder(nil, reply)
+	if err := errors.Join(b.StartQuestions(), b.Question(q), b.StartAnswers()); err != nil {
+		return nil, err
+	}
+	if q.Type == dnsmessage.TypeA {
+		asked[name]++
+		owner := q.Name
+		if cname != "" {
+			target := dnsmessage.MustNewName(cname + ".")
+			rh := dnsmessage.ResourceHeader{Name: owner, Class: dnsmessage.ClassINET} // TTL 0
+			if err := b.CNAMEResource(rh, dnsmessage.CNAMEResource{CNAME: target}); err != nil {
+				return nil, err
+			}
+			owner = target
+		}
+		for _, a := range addrs {
+			rh := dnsmessage.ResourceHeader{Name: owner, Class: dnsmessage.ClassINET}
+			if err := b.AResource(rh, dnsmessage.AResource{A: netip.MustParseAddr(a).As4()}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return b.Finish()
+}
+
+// greeted dials addr through g and reports the greeting.
+func greeted(t *testing.T, g *Guard, addr string) (string, error) {
+	t.Helper()
+	conn, err := g.DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	b, err := io.ReadAll(conn)
+	return string(b), err
+}
+
+// TestDial plays SEC-04 on loopback: 127.0.0.2, which the policy allows, has the
+// part of the public address; 127.0.0.1 on the same port is the canary.
+func TestDial(t *testing.T) {
+	t.Parallel()
+	public := greeter(t, "127.0.0.2:0")
+	private := canary(t, "127.0.0.1:"+public)
+	policy, err := Parse("127.0.0.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(policy, WithResolver(nameServer(t, func(name string, nth int) (string, []string, bool) {
+		switch name {
+		case "site.test":
+			return "", []string{"127.0.0.2"}, true
+		case "rebind.test":
+			if nth == 0 {
+				return "", []string{"127.0.0.2"}, true
+			}
+			return "", []string{"127.0.0.1"}, true
+		case "multi.test":
+			return "", []string{"127.0.0.1", "127.0.0.2"}, true
+		case "127-0-0-1.nip.test":
+			return "", []string{"127.0.0.1"}, true
+		case "chain.test":
+			return "localhost.test", []string{"127.0.0.1"}, true
+		case "meta.test":
+			return "", []string{"169.254.169.254"}, true
+		default:
+			return "", nil, false
+		}
+	})))
+
+	tests := []struct {
+		name, host string
+		want       crawl.Code // empty: greeted
+	}{
+		{"public", "site.test", ""},
+		{"SEC-04 two answers, the public one is dialled", "multi.test", ""},
+		{"SEC-04 name that spells its address", "127-0-0-1.nip.test", crawl.CodePrivateAddress},
+		{"SEC-04 CNAME", "chain.test", crawl.CodePrivateAddress},
+		{"cloud metadata", "meta.test", crawl.CodePrivateAddress},
+		{"literal", "127.0.0.1", crawl.CodePrivateAddress},
+		{"mapped literal", "[::ffff:127.0.0.1]", crawl.CodePrivateAddress},
+		{"mapped literal in hex", "[::ffff:7f00:1]", crawl.CodePrivateAddress},
+		{"IPv6 loopback", "[::1]", crawl.CodePrivateAddress},
+		{"zone", "[fe80::1%lo]", crawl.CodePrivateAddress},
+		{"unspecified", "0.0.0.0", crawl.CodePrivateAddress},
+		{"unspecified IPv6", "[::]", crawl.CodePrivateAddress},
+		{"empty host", "", crawl.CodePrivateAddress},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := greeted(t, g, tt.host+":"+private)
+			if tt.want == "" && (err != nil || got != "hello") {
+				t.Errorf("got %q, %v, want a greeting", got, err)
+			}
+			if _, direct := err.(*crawl.Fault); tt.want != "" && (crawl.CodeOf(err) != tt.want || !direct) {
+				t.Errorf("got %q, %v, want the fault %s itself", got, err, tt.want)
+			}
+		})
+	}
+
+	t.Run("SEC-04 rebinding", func(t *testing.T) {
+		if got, err := greeted(t, g, "rebind.test:"+public); got != "hello" {
+			t.Fatalf("first: %q, %v, want a greeting", got, err)
+		}
+		for range 3 {
+			if got, err := greeted(t, g, "rebind.test:"+public); crawl.CodeOf(err) != crawl.CodePrivateAddress {
+				t.Errorf("after rebinding: %q, %v, want %s", got, err, crawl.CodePrivateAddress)
+			}
+		}
+	})
+	t.Run("no such name is no refusal", func(t *testing.T) {
+		_, err := greeted(t, g, "nowhere.test:80")
+		if dns, ok := errors.AsType[*net.DNSError](err); !ok || !dns.IsNotFound {
+			t.Errorf("got %v, want a DNS error", err)
+		}
+	})
+	t.Run("an ended context is no refusal", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := g.DialContext(ctx, "tcp", "site.test:"+public); crawl.CodeOf(
+			err,
+		) == crawl.CodePrivateAddress {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no port", func(t *testing.T) {
+		if _, err := g.DialContext(t.Context(), "tcp", "site.test"); crawl.CodeOf(
+			err,
+		) != crawl.CodePrivateAddress {
+			t.Errorf("got %v, want a refusal", err)
+		}
+	})
+}
+
+// TestDialAllowedName: name:port is matched on the host of the URL, so another
+// name of the same address stays out.
+func TestDialAllowedName(t *testing.T) {
+	t.Parallel()
+	port := greeter(t, "127.0.0.1:0")
+	policy, err := Parse("wiki.internal:" + port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(policy, WithResolver(nameServer(t, func(string, int) (string, []string, bool) {
+		return "", []string{"127.0.0.1"}, true
+	})))
+	if got, err := greeted(t, g, "WIKI.internal:"+port); got != "hello" {
+		t.Errorf("allowed name: %q, %v", got, err)
+	}
+	if _, err := greeted(t, g, "evil.test:"+port); crawl.CodeOf(err) != crawl.CodePrivateAddress {
+		t.Errorf("other name: %v, want a refusal", err)
+	}
+}
