@@ -1,0 +1,155 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+// Name is the asynq queue of the rings. One queue, not one a tenant: what is
+// fair between tenants the store's run gate decides before it rings.
+const Name = "crawl"
+
+const (
+	taskType = "crawl:slice"
+
+	// maxRetry counts a slice's own errors, which are those of the store or of
+	// a panic. With full jitter up to a minute, ten of them outlast a failover.
+	maxRetry = 10
+	// taskTimeout is ten times the 30 s that a slice works at most: it never
+	// ends a slice that is alive, since asynq would run the ring again beside
+	// it, and it frees the place of one that hangs before a person looks.
+	taskTimeout = 5 * time.Minute
+
+	// announceEvery bounds how long the queue stays unnamed in an emptied
+	// Redis. Once a ring would be a round trip more for each submission.
+	announceEvery = 5 * time.Second
+)
+
+// queuesKey is asynq's set of queue names, from which its inspector and the
+// monitor start.
+const queuesKey = "asynq:queues"
+
+// pendingKey is asynq's list of the tasks that nobody has taken.
+func pendingKey(queue string) string { return "asynq:{" + queue + "}:pending" }
+
+// payload is what a task carries.
+type payload struct {
+	Tenant string `json:"tenant"`
+	Job    string `json:"job"`
+	N      int64  `json:"n"`
+}
+
+// taskID names the task of a ring. Job ids contain no full stop.
+func taskID(r crawl.Ring) string {
+	if r.N == 0 {
+		return r.ID
+	}
+	return r.ID + "." + strconv.FormatInt(r.N, 10)
+}
+
+// valid holds what may become part of a key name.
+func valid(r crawl.Ring) bool {
+	return crawl.ValidTenant(r.Tenant) && crawl.ValidJobID(r.ID) && r.N >= 0
+}
+
+// Doorbell rings. It is safe for concurrent use.
+type Doorbell struct {
+	rdb       redis.UniversalClient
+	client    *asynq.Client
+	queue     string
+	announced atomic.Int64 // Unix nanoseconds of the last announcement
+}
+
+// NewDoorbell returns the doorbell of the queue [Name]. It shares rdb and does
+// not close it.
+func NewDoorbell(rdb redis.UniversalClient) *Doorbell { return NewDoorbellOn(rdb, Name) }
+
+// NewDoorbellOn returns the doorbell of another queue: tests that share a Redis
+// keep apart by it.
+func NewDoorbellOn(rdb redis.UniversalClient, queue string) *Doorbell {
+	return &Doorbell{rdb: rdb, client: asynq.NewClientFromRedisClient(rdb), queue: queue}
+}
+
+// Close ends the use of the doorbell. The client it was made with stays open.
+func (d *Doorbell) Close() error { return nil }
+
+// Ring asks for a slice for each of rings, in order; without any it does
+// nothing. A ring that is in the queue already is a success: it was sent
+// before, by an earlier call or by the client's own resend after a lost reply.
+//
+// It stops at the first that fails, since all go to the same place, with a
+// [crawl.Fault] of code unavailable. The rings before it are in the queue, and
+// whether it is itself is not known; the store rings again what was not taken.
+// No ring is kept for after its slice ended: the store is the authority on what
+// happened already, and its numbers are never reused.
+func (d *Doorbell) Ring(ctx context.Context, rings ...crawl.Ring) error {
+	if len(rings) == 0 {
+		return nil
+	}
+	for _, r := range rings {
+		if !valid(r) {
+			return crawl.Faultf(crawl.CodeInternal, "A job id or tenant has not the form of one; nothing was queued.")
+		}
+	}
+	if err := d.announce(ctx); err != nil {
+		return unavailable(err)
+	}
+	for _, r := range rings {
+		body, err := json.Marshal(payload{Tenant: r.Tenant, Job: r.ID, N: r.N})
+		if err != nil {
+			return &crawl.Fault{Code: crawl.CodeInternal, Message: "A ring could not be encoded.", Err: err}
+		}
+		_, err = d.client.EnqueueContext(
+			ctx, asynq.NewTask(taskType, body), asynq.TaskID(taskID(r)), asynq.Queue(d.queue),
+			asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout),
+		)
+		if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+			return unavailable(err)
+		}
+	}
+	return nil
+}
+
+// announce writes the name of the queue where the monitor looks for it. asynq's
+// client does so once in its life, which an emptied Redis does not remember.
+func (d *Doorbell) announce(ctx context.Context) error {
+	last, now := d.announced.Load(), time.Now().UnixNano()
+	if last != 0 && time.Duration(now-last) < announceEvery {
+		return nil
+	}
+	if err := d.rdb.SAdd(ctx, queuesKey, d.queue).Err(); err != nil {
+		return err
+	}
+	d.announced.Store(now)
+	return nil
+}
+
+// Waiting returns how many rings nobody has taken yet: a slice that sees some
+// gives its place away sooner. It is one LLEN. The error is a [crawl.Fault] of
+// code unavailable.
+func (d *Doorbell) Waiting(ctx context.Context) (int64, error) {
+	n, err := d.rdb.LLen(ctx, pendingKey(d.queue)).Result()
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	return n, nil
+}
+
+// unavailable says for a person what a queue that does not answer means for the job.
+func unavailable(err error) error {
+	return &crawl.Fault{
+		Code:       crawl.CodeUnavailable,
+		Message:    "The queue does not answer. Check that Redis runs and has memory left; the job is kept and started then.",
+		RetryAfter: announceEvery,
+		Err:        err,
+	}
+}
