@@ -1,0 +1,84 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Shared holds the settings of both processes.
+type Shared struct {
+	RedisURL string `name:"redis-url" default:"redis://127.0.0.1:6379/0" nonempty:"" secret:"" help:"Where Redis is: redis://, rediss://, unix://, redis-sentinel://host:port,.../master or redis-cluster://host:port,..."`
+
+	// AllowedSources is what may be crawled; empty refuses all. The API checks
+	// submissions by it, a worker every link.
+	AllowedSources string `name:"allowed-sources" help:"What may be crawled, comma separated: https://docs.example.org/3/, *.example.org, or * for every public host; empty refuses all."`
+
+	// HostDelay (0 to 60 s) and HostConcurrency (1 to 256) are the politeness
+	// towards one host over all jobs and workers. The API decides plans by them.
+	HostDelay       time.Duration `name:"host-delay" default:"500ms" max:"60s" help:"Least time between two requests to one host, over the whole cluster; 0s to 60s."`
+	HostConcurrency int           `name:"host-concurrency" default:"2" min:"1" max:"256" help:"Most requests in flight to one host, over the whole cluster; 1 to 256."`
+
+	// ShutdownGrace (0 to 10 min) is how long work in flight may go on after
+	// the signal to stop.
+	ShutdownGrace time.Duration `name:"shutdown-grace" default:"20s" max:"10m" help:"How long work in flight may go on after the signal to stop; 0s to 10m."`
+
+	LogLevel  slog.Level `name:"log-level" default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat string     `name:"log-format" default:"json" oneof:"json text" help:"json for machines, text for people."`
+}
+
+// API holds the settings of the HTTP process.
+type API struct {
+	Shared
+
+	// Listen is the address of the API; port 0 takes a free one.
+	Listen string `name:"listen" default:"127.0.0.1:8008" nonempty:"" address:"" help:"Address that the API listens on."`
+
+	// Keys are the API keys of each tenant, at least one. A key names one
+	// tenant only.
+	Keys Keys `name:"api-keys" nonempty:"" secret:"" help:"The keys of the tenants: tenant:key,tenant:key. A key has 16 to 256 visible characters; a tenant may have several."`
+
+	// MaxRunning (1 to 10,000) bounds the jobs of one tenant that are in the
+	// queue at once; the others wait in the tenant's list.
+	MaxRunning int `name:"max-running" default:"10" min:"1" max:"10000" help:"Jobs of one tenant that run at once, the others wait; 1 to 10000."`
+
+	// RedisWait (0 to 16) is the number of replicas that must have a submission
+	// before it is answered.
+	RedisWait int `name:"redis-wait" default:"0" min:"0" max:"16" help:"Replicas that must have a submission before it is answered; 0 to 16."`
+}
+
+// Worker holds the settings of the crawling process.
+type Worker struct {
+	Shared
+
+	// Listen is the address of /healthz, /readyz and /metrics; empty for none.
+	Listen string `name:"worker-listen" default:"127.0.0.1:8009" address:"" help:"Address of the worker's /healthz, /readyz and /metrics; empty for none."`
+
+	// PrivateHosts is what may be dialled though it is no public address.
+	PrivateHosts string `name:"private-hosts" help:"What may be dialled though private, comma separated: address:port, address, CIDR, or name:port."`
+
+	// Concurrency (1 to 1,024) is the number of pages in flight in this worker.
+	Concurrency int `name:"concurrency" default:"64" min:"1" max:"1024" help:"Pages in flight in this worker; 1 to 1024."`
+
+	// UserAgent identifies the crawler to the sites: a product token and, for
+	// their owners, a contact. One line of at most 256 printable characters.
+	UserAgent string `name:"user-agent" default:"TrawlBot/0.1 (+https://example.com/trawl)" nonempty:"" printable:"" help:"What the crawler calls itself: a product token and a contact URL."`
+}
+
+// Attrs returns the settings for a log line at the start, by the names of their
+// variables and without secrets: of keys their number, of a Redis URL all but
+// its userinfo.
+func (c API) Attrs() []slog.Attr { return attrs(c) }
+
+// Attrs is as [API.Attrs].
+func (c Worker) Attrs() []slog.Attr { return attrs(c) }
+
+// In wraps err, if it is not nil, as a fault of the named setting, so that a
+// main reports what it found in a value together with the faults of this
+// package: errors.Join(err, config.In("TRAWL_ALLOWED_SOURCES", err2)).
+func In(setting string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", setting, err)
+}

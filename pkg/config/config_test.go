@@ -1,0 +1,250 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"example.com/trawl/pkg/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	keyA = "aaaaaaaaaaaaaaaa"
+	keyB = "bbbbbbbbbbbbbbbb"
+)
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestLoadAPI(t *testing.T) {
+	t.Parallel()
+	defaults := config.API{
+		Shared: config.Shared{
+			RedisURL: "redis://127.0.0.1:6379/0", HostDelay: 500 * time.Millisecond, HostConcurrency: 2,
+			ShutdownGrace: 20 * time.Second, LogLevel: slog.LevelInfo, LogFormat: "json",
+		},
+		Listen: "127.0.0.1:8008", Keys: config.Keys{"a": {keyA}}, MaxRunning: 10,
+	}
+	keys := "TRAWL_API_KEYS=a:" + keyA
+	for _, tt := range []struct {
+		name      string
+		args, env []string
+		want      func(*config.API)
+	}{
+		{"defaults", nil, []string{keys, "PATH=/bin", "OTHER_X=1"}, func(*config.API) {}},
+		{"environment", nil, []string{
+			keys, "TRAWL_REDIS_URL=unix:///run/redis.sock", "TRAWL_LISTEN=:0", "TRAWL_ALLOWED_SOURCES=*", "TRAWL_MAX_RUNNING=3",
+			"TRAWL_REDIS_WAIT=1", "TRAWL_HOST_DELAY=0s", "TRAWL_HOST_CONCURRENCY=256", "TRAWL_LOG_LEVEL=DEBUG", "TRAWL_LOG_FORMAT=text",
+		}, func(c *config.API) {
+			c.RedisURL, c.Listen, c.AllowedSources, c.MaxRunning, c.RedisWait = "unix:///run/redis.sock", ":0", "*", 3, 1
+			c.HostDelay, c.HostConcurrency, c.LogLevel, c.LogFormat = 0, 256, slog.LevelDebug, "text"
+		}},
+		{"flags win", []string{"--listen=:1", "--max-running", "4"}, []string{keys, "TRAWL_LISTEN=:2", "TRAWL_MAX_RUNNING=5"},
+			func(c *config.API) { c.Listen, c.MaxRunning = ":1", 4 }},
+		{"secret file", nil, []string{"TRAWL_API_KEYS_FILE=" + file(t, "a:"+keyA+"\n")}, func(*config.API) {}},
+		{"secret file by flag", []string{"--api-keys-file", file(t, "a:"+keyA), "--listen", ":1"}, nil,
+			func(c *config.API) { c.Listen = ":1" }},
+		{"several keys", nil, []string{"TRAWL_API_KEYS= a:" + keyA + ", a:" + keyB + ",\nb-2:" + keyA + keyB + ","},
+			func(c *config.API) { c.Keys = config.Keys{"a": {keyA, keyB}, "b-2": {keyA + keyB}} }},
+		{"key with colons", nil, []string{"TRAWL_API_KEYS=a:x:y:" + keyA}, func(c *config.API) { c.Keys = config.Keys{"a": {"x:y:" + keyA}} }},
+		{"the worker's names", nil, []string{keys, "TRAWL_CONCURRENCY=9", "TRAWL_PRIVATE_HOSTS=127.0.0.1", "TRAWL_WORKER_LISTEN="},
+			func(*config.API) {}},
+		{"what Kubernetes adds", nil, []string{
+			keys, "TRAWL_SERVICE_HOST=10.0.0.1", "TRAWL_SERVICE_PORT=80", "TRAWL_SERVICE_PORT_HTTP=80", "TRAWL_PORT=tcp://10.0.0.1:80",
+			"TRAWL_PORT_80_TCP=tcp://10.0.0.1:80", "TRAWL_PORT_80_TCP_ADDR=10.0.0.1", "TRAWL_API_PORT_80_TCP_PROTO=tcp",
+		}, func(*config.API) {}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := config.LoadAPI(tt.args, tt.env, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaults
+			tt.want(&want)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+}
+
+func TestLoadWorker(t *testing.T) {
+	t.Parallel()
+	got, err := config.LoadWorker([]string{"--concurrency=1024"}, []string{"TRAWL_WORKER_LISTEN=", "TRAWL_API_KEYS=whatever"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Worker{
+		Shared: config.Shared{
+			RedisURL: "redis://127.0.0.1:6379/0", HostDelay: 500 * time.Millisecond, HostConcurrency: 2,
+			ShutdownGrace: 20 * time.Second, LogFormat: "json",
+		},
+		Concurrency: 1024, UserAgent: "TrawlBot/0.1 (+https://example.com/trawl)",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// Every fault is there at once, and none holds a secret.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2hunter2hunter2"
+	for _, tt := range []struct {
+		name      string
+		args, env []string
+		want      []string // one for every fault
+	}{
+		{"nothing given", nil, nil, []string{"TRAWL_API_KEYS: it is required"}},
+		{"empty keys", nil, []string{"TRAWL_API_KEYS= , "}, []string{"TRAWL_API_KEYS: it is required"}},
+		{"all at once", []string{"--nope", "value", "--also", "--more=1"}, []string{
+			"TRAWL_REDIS_URL=", "TRAWL_LISTEN=8008", "TRAWL_MAX_RUNNING=0", "TRAWL_REDIS_WAIT=one", "TRAWL_HOST_DELAY=61s",
+			"TRAWL_HOST_CONCURRENCY=257", "TRAWL_LOG_LEVEL=loud", "TRAWL_LOG_FORMAT=xml", "TRAWL_SHUTDOWN_GRACE=20", "TRAWL_LISTENN=x",
+			"TRAWL_=",
+		}, []string{
+			"--nope: there is no such setting", "--also: there", "--more: there", "TRAWL_LISTENN: there is no such setting", "TRAWL_: there is no such setting",
+			"TRAWL_REDIS_URL: it may not be empty", "TRAWL_LISTEN: \"8008\" is not host:port",
+			"TRAWL_MAX_RUNNING: 0 is outside 1 to 10000", "TRAWL_REDIS_WAIT: \"one\" is not a whole number",
+			"TRAWL_HOST_DELAY: 1m1s is outside 0s to 1m0s", "TRAWL_HOST_CONCURRENCY: 257 is outside 1 to 256",
+			"TRAWL_LOG_LEVEL: \"loud\" is not one of", "TRAWL_LOG_FORMAT: \"xml\" is not one of",
+			"TRAWL_SHUTDOWN_GRACE: \"20\" is not a duration", "TRAWL_API_KEYS: it is required",
+		}},
+		{"several unknown flags", []string{"--one=1", "--two=2"}, []string{"TRAWL_API_KEYS=a:" + keyA},
+			[]string{"--one: there is no such setting", "--two: there is no such setting"}},
+		{"stray argument", []string{"stray"}, []string{"TRAWL_API_KEYS=a:" + keyA}, []string{"command line: "}},
+		{"flag without its value", []string{"--listen"}, []string{"TRAWL_API_KEYS=a:" + keyA}, []string{"command line: "}},
+		{"keys", nil, []string{"TRAWL_API_KEYS=" + strings.Join([]string{
+			secret, "A:" + secret, "a:short", "a:" + strings.Repeat("x", 257), "a:hunter2 hunter2hunter2", "a:" + secret, "b:" + secret,
+		}, ",")}, []string{
+			"TRAWL_API_KEYS: entry 1 is not tenant:key", "TRAWL_API_KEYS: entry 2: a tenant's name", "TRAWL_API_KEYS: entry 3 (tenant a): a key has 16",
+			"TRAWL_API_KEYS: entry 4 (tenant a): a key has 16", "TRAWL_API_KEYS: entry 5 (tenant a): a key has visible",
+			"TRAWL_API_KEYS: entry 7 (tenant b): the same key",
+		}},
+		{"both ways", []string{"--api-keys=a:" + secret}, []string{"TRAWL_API_KEYS_FILE=" + file(t, "a:"+secret)},
+			[]string{"TRAWL_API_KEYS: give it or TRAWL_API_KEYS_FILE, not both"}},
+		{"file that is not there", nil, []string{"TRAWL_API_KEYS_FILE=/does/not/exist"}, []string{"TRAWL_API_KEYS_FILE: open /does/not/exist"}},
+		{"file too large", nil, []string{"TRAWL_API_KEYS_FILE=" + file(t, strings.Repeat("x", 1<<20+1))},
+			[]string{"is larger than 1048576 bytes"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.LoadAPI(tt.args, tt.env, io.Discard)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("missing %q in:\n%v", want, err)
+				}
+			}
+			if len(lines) != len(tt.want) {
+				t.Errorf("%d faults, want %d:\n%v", len(lines), len(tt.want), err)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a secret is in the faults:\n%v", err)
+			}
+		})
+	}
+}
+
+func TestWorkerFaults(t *testing.T) {
+	t.Parallel()
+	_, err := config.LoadWorker(nil, []string{
+		"TRAWL_CONCURRENCY=0", "TRAWL_USER_AGENT=Bot\r\nX-Evil: 1", "TRAWL_WORKER_LISTEN=nowhere",
+	}, io.Discard)
+	for _, want := range []string{"TRAWL_CONCURRENCY: ", "TRAWL_USER_AGENT: ", "TRAWL_WORKER_LISTEN: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in: %v", want, err)
+		}
+	}
+}
+
+// What the domain finds in a value is reported with the rest.
+func TestIn(t *testing.T) {
+	t.Parallel()
+	if config.In("TRAWL_X", nil) != nil {
+		t.Error("no error became one")
+	}
+	cause := errors.New("bad source")
+	err := errors.Join(nil, config.In("TRAWL_ALLOWED_SOURCES", cause))
+	if !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), "TRAWL_ALLOWED_SOURCES: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPrintableFormHoldsNoSecret(t *testing.T) {
+	t.Parallel()
+	c, err := config.LoadAPI(nil, []string{
+		"TRAWL_API_KEYS=a:" + keyA + ",b:" + keyB, "TRAWL_REDIS_URL=redis-sentinel://u:s3cr@t/x@h:1,h:2/main",
+	}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	slog.New(slog.NewTextHandler(&buf, nil)).LogAttrs(t.Context(), slog.LevelInfo, "settings", c.Attrs()...)
+	all := buf.String() + fmt.Sprintf("%v %+v %#v", c.Keys, c.Keys, c.Keys)
+	for _, secret := range []string{keyA, keyB, "s3cr", "t/x@"} {
+		if strings.Contains(all, secret) {
+			t.Errorf("%q is in %s", secret, all)
+		}
+	}
+	for _, want := range []string{"TRAWL_API_KEYS=\"2 keys of 2 tenants\"", "redis-sentinel://***@h:1,h:2/main", "TRAWL_MAX_RUNNING=10"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is not in %s", want, all)
+		}
+	}
+}
+
+func TestHelpNamesEverySetting(t *testing.T) {
+	t.Parallel()
+	var buf bytes.Buffer
+	if _, err := config.LoadAPI([]string{"--listen=x", "--help"}, []string{"TRAWL_NOPE=1"}, &buf); !errors.Is(err, config.ErrHelp) {
+		t.Fatalf("error %v, want ErrHelp", err)
+	}
+	help := strings.Join(strings.Fields(buf.String()), " ")
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[config.API]()) {
+		if f.Anonymous {
+			continue
+		}
+		flag := f.Tag.Get("name")
+		env := "TRAWL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+		if !strings.Contains(help, "--"+flag) || !strings.Contains(help, env) {
+			t.Errorf("help does not name --%s and %s:\n%s", flag, env, buf.String())
+		}
+	}
+}
+
+func FuzzLoadAPI(f *testing.F) {
+	f.Add("a:"+keyA, "1", "--listen=:0")
+	f.Add("a:b:c,,\n", "1h", "--api-keys-file")
+	f.Fuzz(func(t *testing.T, keys, number, arg string) {
+		c, err := config.LoadAPI([]string{arg}, []string{"TRAWL_API_KEYS=" + keys, "TRAWL_MAX_RUNNING=" + number}, io.Discard)
+		if err != nil {
+			return
+		}
+		if len(c.Keys) == 0 || c.MaxRunning < 1 || c.MaxRunning > 10000 {
+			t.Errorf("accepted %q, %q, %q as %v, %d", keys, number, arg, c.Keys, c.MaxRunning)
+		}
+	})
+}

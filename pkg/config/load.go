@@ -1,0 +1,403 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/alecthomas/kong"
+)
+
+const (
+	prefix = "TRAWL_"
+
+	// maxSecretFile bounds a _FILE: a few thousand keys fit, and a path to a
+	// device does not fill memory.
+	maxSecretFile = 1 << 20
+)
+
+// ErrHelp says that help was asked for and written: the process should end well.
+var ErrHelp = errors.New("help was asked for")
+
+// LoadAPI reads the settings of the HTTP process: args without the program's
+// name, environ as of os.Environ. Help goes to out, and the error is then
+// [ErrHelp]. Otherwise the error joins one error for every fault; the settings
+// that have none are filled in all the same, so that a caller can look for more.
+func LoadAPI(args, environ []string, out io.Writer) (API, error) {
+	var c API
+	err := load(&c, "trawl-api", "Takes crawl jobs over HTTP and answers for them.", args, environ, out)
+	return c, err
+}
+
+// LoadWorker reads the settings of the crawling process as [LoadAPI] does.
+func LoadWorker(args, environ []string, out io.Writer) (Worker, error) {
+	var c Worker
+	err := load(&c, "trawl-worker", "Works on the crawl jobs that the API took.", args, environ, out)
+	return c, err
+}
+
+// loader collects the faults of one load: kong itself stops at the first.
+type loader struct {
+	environ map[string]string
+	faults  []error
+	broken  map[string]bool // settings that have a fault, which further checks skip
+}
+
+func (l *loader) fault(setting, format string, args ...any) {
+	l.broken[setting] = true
+	l.faults = append(l.faults, In(setting, fmt.Errorf(format, args...)))
+}
+
+func load(target any, name, description string, args, environ []string, out io.Writer) error {
+	l := &loader{environ: map[string]string{}, broken: map[string]bool{}}
+	for _, e := range environ {
+		if k, v, _ := strings.Cut(e, "="); strings.HasPrefix(k, prefix) {
+			l.environ[k] = v
+		}
+	}
+	own := settingsOf(reflect.TypeOf(target).Elem())
+	l.refuseUnknown()
+
+	k, err := kong.New(target,
+		kong.Name(name), kong.Description(description), kong.Writers(out, out),
+		kong.NoDefaultHelp(), kong.Exit(func(int) {}),
+		// Text first, meaning later: a mapper that fails would hide all faults after it.
+		kong.KindMapper(reflect.Int, l.mapper(parseInt)),
+		kong.KindMapper(reflect.String, l.mapper(parseString)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), l.mapper(parseDuration)),
+		kong.TypeMapper(reflect.TypeFor[slog.Level](), l.mapper(parseLevel)),
+		kong.TypeMapper(reflect.TypeFor[Keys](), l.mapper(parseKeysInto)),
+		kong.Resolvers(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+			if v, ok := l.environ[variable(flag.Name)]; ok {
+				return v, nil
+			}
+			return nil, nil //nolint:nilnil // kong's way to say "not mine"
+		})),
+		kong.ValueFormatter(func(v *kong.Value) string {
+			suffix := ""
+			if v.Tag.Has("secret") {
+				suffix = ", or a file in " + variable(v.Name) + "_FILE"
+			}
+			return fmt.Sprintf("%s (%s%s)", strings.TrimSuffix(v.Help, "."), variable(v.Name), suffix)
+		}),
+	)
+	if err != nil {
+		return fmt.Errorf("config: the table of settings is not right: %w", err)
+	}
+	if slices.ContainsFunc(args, func(a string) bool { return a == "--help" || a == "-h" }) {
+		ctx, err := kong.Trace(k, nil)
+		if err != nil {
+			return fmt.Errorf("config: help: %w", err)
+		}
+		if err := ctx.PrintUsage(false); err != nil {
+			return fmt.Errorf("config: help: %w", err)
+		}
+		return ErrHelp
+	}
+
+	args = l.secretFiles(own, l.checkFlags(own, args))
+	if _, err := k.Parse(args); err != nil {
+		l.faults = append(l.faults, fmt.Errorf("command line: %w", err))
+		// The environment is looked at all the same.
+		if _, err := k.Parse(nil); err != nil {
+			l.faults = append(l.faults, fmt.Errorf("environment: %w", err))
+		}
+	}
+	l.check(own, reflect.ValueOf(target).Elem())
+	return errors.Join(l.faults...)
+}
+
+// setting is one row of the tables that the structs of this package are.
+type setting struct {
+	name  string // as a flag, without dashes
+	field []int
+	tag   reflect.StructTag
+}
+
+func settingsOf(t reflect.Type) []setting {
+	var all []setting
+	for _, f := range reflect.VisibleFields(t) {
+		if !f.Anonymous {
+			all = append(all, setting{f.Tag.Get("name"), f.Index, f.Tag})
+		}
+	}
+	return all
+}
+
+func (s setting) has(key string) bool {
+	_, ok := s.tag.Lookup(key)
+	return ok
+}
+
+// variable returns the environment variable of a flag.
+func variable(flag string) string {
+	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// foreign matches variables that belong to no process of Trawl and yet begin
+// like ours. Kubernetes sets {SERVICE}_SERVICE_HOST, {SERVICE}_PORT and so on in
+// every pod for each service of the namespace; with a service called trawl, no
+// pod would start. TRAWL_REQUIRE_REDIS is read by the tests, and the services
+// that a test starts inherit it.
+var foreign = regexp.MustCompile(
+	`^TRAWL_(?:(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)|REQUIRE_REDIS)$`)
+
+func (l *loader) refuseUnknown() {
+	known := map[string]bool{}
+	for _, t := range []reflect.Type{reflect.TypeFor[API](), reflect.TypeFor[Worker]()} {
+		for _, s := range settingsOf(t) {
+			known[variable(s.name)] = true
+			if s.has("secret") {
+				known[variable(s.name)+"_FILE"] = true
+			}
+		}
+	}
+	var unknown []string
+	for name := range l.environ {
+		if !known[name] && !foreign.MatchString(name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		l.fault(name, "there is no such setting; correct or remove it (--help lists them)")
+	}
+}
+
+// checkFlags reports every flag that is not known and returns the arguments
+// without them, since kong stops at the first.
+func (l *loader) checkFlags(own []setting, args []string) []string {
+	kept := make([]string, 0, len(args))
+	for i := 0; i < len(args); i++ {
+		flag, isFlag := strings.CutPrefix(args[i], "--")
+		flag, _, hasValue := strings.Cut(flag, "=")
+		known := slices.ContainsFunc(own, func(s setting) bool {
+			return flag == s.name || s.has("secret") && flag == s.name+"-file"
+		})
+		if !isFlag || flag == "" || known {
+			kept = append(kept, args[i])
+			continue
+		}
+		l.faults = append(l.faults, fmt.Errorf("--%s: there is no such setting (--help lists them)", flag))
+		if !hasValue && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			i++ // its value
+		}
+	}
+	return kept
+}
+
+// secretFiles puts the content of files in the place of the settings that name
+// them. It returns the arguments without the flags that it consumed.
+func (l *loader) secretFiles(own []setting, args []string) []string {
+	for _, s := range own {
+		if !s.has("secret") {
+			continue
+		}
+		name, given := variable(s.name), ""
+		path, ok := l.environ[name+"_FILE"]
+		if ok {
+			given = name + "_FILE"
+		}
+		for i := 0; i < len(args); i++ {
+			flag, value, hasValue := strings.Cut(args[i], "=")
+			if flag != "--"+s.name+"-file" {
+				continue
+			}
+			end := i + 1
+			if !hasValue && end < len(args) {
+				value, end = args[end], end+1
+			}
+			path, given, args = value, flag, slices.Delete(slices.Clone(args), i, end)
+			i--
+		}
+		if given == "" {
+			continue
+		}
+		_, inEnv := l.environ[name]
+		inArgs := slices.ContainsFunc(args, func(a string) bool {
+			return a == "--"+s.name || strings.HasPrefix(a, "--"+s.name+"=")
+		})
+		if inEnv || inArgs {
+			l.fault(name, "give it or %s, not both", given)
+			continue
+		}
+		content, err := readSecret(path)
+		if err != nil {
+			l.fault(given, "%w", err)
+			l.broken[name] = true
+			continue
+		}
+		l.environ[name] = content
+	}
+	return args
+}
+
+func readSecret(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // opened for reading: nothing is lost
+	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(content) > maxSecretFile:
+		return "", fmt.Errorf("%s is larger than %d bytes", path, maxSecretFile)
+	}
+	// Editors and "kubectl create secret" alike leave a line end behind.
+	return strings.TrimRight(string(content), "\r\n"), nil
+}
+
+// mapper returns a kong mapper that records a fault where kong would stop.
+func (l *loader) mapper(parse func(s string, target reflect.Value) []string) kong.Mapper {
+	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+		var s string
+		if err := ctx.Scan.PopValueInto("value", &s); err != nil {
+			return err
+		}
+		for _, message := range parse(strings.TrimSpace(s), target) {
+			l.fault(variable(ctx.Value.Name), "%s", message)
+		}
+		return nil
+	})
+}
+
+func parseString(s string, target reflect.Value) []string {
+	target.SetString(s)
+	return nil
+}
+
+func parseInt(s string, target reflect.Value) []string {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return []string{fmt.Sprintf("%q is not a whole number", s)}
+	}
+	target.SetInt(int64(n))
+	return nil
+}
+
+func parseDuration(s string, target reflect.Value) []string {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return []string{fmt.Sprintf("%q is not a duration like 500ms, 20s or 1h", s)}
+	}
+	target.SetInt(int64(d))
+	return nil
+}
+
+func parseLevel(s string, target reflect.Value) []string {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s)); err != nil {
+		return []string{fmt.Sprintf("%q is not one of debug, info, warn, error", s)}
+	}
+	target.SetInt(int64(level))
+	return nil
+}
+
+func parseKeysInto(s string, target reflect.Value) []string {
+	keys, faults := parseKeys(s)
+	target.Set(reflect.ValueOf(keys))
+	return faults
+}
+
+// check applies the rules that the tags of the settings state.
+func (l *loader) check(own []setting, c reflect.Value) {
+	for _, s := range own {
+		name := variable(s.name)
+		if l.broken[name] {
+			continue
+		}
+		v := c.FieldByIndex(s.field)
+		switch value := v.Interface().(type) {
+		case int:
+			least, most := mustInt(s.tag.Get("min")), mustInt(s.tag.Get("max"))
+			if value < least || value > most {
+				l.fault(name, "%d is outside %d to %d", value, least, most)
+			}
+		case time.Duration:
+			most, err := time.ParseDuration(s.tag.Get("max"))
+			if err != nil {
+				panic(err) // the tables of this package are wrong, not a setting
+			}
+			if value < 0 || value > most {
+				l.fault(name, "%v is outside 0s to %v", value, most)
+			}
+		case string:
+			l.checkString(s, name, value)
+		case Keys:
+			if len(value) == 0 {
+				l.fault(name, "it is required: give at least one tenant:key")
+			}
+		}
+	}
+}
+
+func (l *loader) checkString(s setting, name, value string) {
+	if oneof := strings.Fields(s.tag.Get("oneof")); len(oneof) > 0 && !slices.Contains(oneof, value) {
+		l.fault(name, "%q is not one of %s", value, strings.Join(oneof, ", "))
+	}
+	if value == "" {
+		if s.has("nonempty") {
+			l.fault(name, "it may not be empty")
+		}
+		return
+	}
+	if s.has("address") {
+		_, port, err := net.SplitHostPort(value)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			l.fault(name, "%q is not host:port, as 127.0.0.1:8008 or :8008", value)
+		}
+	}
+	// A line break in a user agent would be a header of its own in every request.
+	if s.has("printable") && (len(value) > 256 || strings.ContainsFunc(value, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsPrint(r)
+	})) {
+		l.fault(name, "it is one line of at most 256 printable ASCII characters")
+	}
+}
+
+func mustInt(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err) // the tables of this package are wrong, not a setting
+	}
+	return n
+}
+
+func attrs(c any) []slog.Attr {
+	v := reflect.ValueOf(c)
+	var all []slog.Attr
+	for _, s := range settingsOf(v.Type()) {
+		value := v.FieldByIndex(s.field).Interface()
+		if text, ok := value.(string); ok && s.has("secret") {
+			value = withoutUserinfo(text)
+		}
+		all = append(all, slog.String(variable(s.name), fmt.Sprint(value)))
+	}
+	return all
+}
+
+// withoutUserinfo replaces what stands between :// and the last @. A password
+// may hold any character, also the ones that end an authority when they are not
+// escaped, so the last @ of all is what counts.
+func withoutUserinfo(s string) string {
+	scheme, rest, isURL := strings.Cut(s, "://")
+	if i := strings.LastIndexByte(rest, '@'); isURL && i >= 0 {
+		return scheme + "://***" + rest[i:]
+	}
+	return s
+}
