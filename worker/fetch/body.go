@@ -1,0 +1,355 @@
+package fetch
+
+import (
+	"bufio"
+	"compress/flate"
+	"compress/zlib"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+const (
+	// What is asked for. deflate and zstd are undone too when a server sends
+	// them unasked; deflate is ambiguous, zstd's window costs memory.
+	acceptEncoding = "gzip, br"
+	// Codings that are undone of one body. Two happen by mistake of a cache in
+	// front of a server; more only in attacks.
+	maxCodings = 2
+	// RFC 8878 section 3.1.1.1.2 lets a decoder refuse windows beyond 8 MiB.
+	zstdWindow = 8 << 20
+	// A body that sniffing found not to be HTML is read so far, so that a small
+	// one is complete and its connection kept, and the rest of a large one is
+	// never transferred.
+	sniffedBytes = 64 << 10
+	// Buffers beyond this are left to the garbage collector, or one large page
+	// would hold its memory for ever.
+	pooledBytes = 1 << 20
+)
+
+// body is a decoded body. buf holds what is going to be parsed; n counts every
+// decoded byte that was read.
+type body struct {
+	buf []byte
+	n   int64
+}
+
+// minBuffer holds most pages without growing.
+const minBuffer = 32 << 10
+
+var bodies = sync.Pool{New: func() any { return &body{buf: make([]byte, 0, minBuffer)} }}
+
+func newBody() *body {
+	b := bodies.Get().(*body)
+	b.buf, b.n = b.buf[:0], 0
+	return b
+}
+
+func (b *body) release() {
+	if cap(b.buf) <= pooledBytes {
+		bodies.Put(b)
+	}
+}
+
+// fill appends from r to buf until it holds at least n bytes, r ends (io.EOF)
+// or fails.
+func (b *body) fill(r io.Reader, n int) error {
+	for len(b.buf) < n {
+		if len(b.buf) == cap(b.buf) {
+			// Doubling costs fewer copies than append's growth, and n bounds it: a body
+			// at the limit must not cost several times the limit.
+			grown := make([]byte, len(b.buf), max(min(2*cap(b.buf), n), minBuffer))
+			b.buf = grown[:copy(grown[:len(b.buf)], b.buf)]
+		}
+		m, err := r.Read(b.buf[len(b.buf):cap(b.buf)])
+		b.buf = b.buf[:len(b.buf)+m]
+		b.n += int64(m)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBody takes the body of an answer: into x.body when it is HTML, else only
+// its size. It decides what the body is and sets x.media, x.label and x.html.
+func (x *exchange) readBody(res *http.Response) error {
+	x.media, x.label = mediaType(res.Header["Content-Type"])
+	limit := x.fetcher.opts.MaxBodyBytes
+	raw := &rawReader{r: res.Body}
+	r, release, err := decoder(res.Header["Content-Encoding"], raw, limit)
+	if err != nil {
+		return err
+	}
+	defer release()
+	x.compressed = r != io.Reader(raw)
+
+	declaredHTML := x.media == "text/html" || x.media == "application/xhtml+xml"
+	cut := false
+	if declaredHTML || x.media == "" {
+		err = x.body.fill(r, sniffBytes)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return x.bodyFault(raw, err)
+		}
+		kind, html := sniff(x.body.buf, declaredHTML)
+		x.html = html
+		if !html {
+			x.media, x.label, cut = kind, "", true
+			limit = max(sniffedBytes, x.body.n)
+		} else if x.media == "" {
+			x.media = kind
+		}
+		x.xhtml = x.media == "application/xhtml+xml"
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		// Complete already.
+	case !cut && !x.compressed && res.ContentLength > limit:
+		return x.tooLarge()
+	case x.html:
+		if n := res.ContentLength; !x.compressed && n > int64(cap(x.body.buf)) && n <= pooledBytes {
+			x.body.buf = append(make([]byte, 0, n+1), x.body.buf...) // + 1: room to see io.EOF
+		}
+		err = x.body.fill(r, int(limit)+1)
+	default:
+		var n int64
+		n, err = io.CopyN(io.Discard, r, limit+1-x.body.n)
+		x.body.n += n
+	}
+	switch {
+	case cut && (err == nil || errors.Is(err, errDecodedLimit)):
+		return nil // closing the body drops the connection
+	case err == nil:
+		return x.tooLarge()
+	case !errors.Is(err, io.EOF):
+		return x.bodyFault(raw, err)
+	case x.body.n > limit && !cut:
+		return x.tooLarge()
+	}
+	if x.compressed {
+		// Behind the last coding's end there may be padding; reading it to the end
+		// of the message keeps the connection.
+		_, _ = io.CopyN(io.Discard, raw, 4<<10)
+	}
+	return nil
+}
+
+func (x *exchange) tooLarge() error {
+	return crawl.Faultf(crawl.CodeBodyTooLarge, "The page is larger than %d bytes.", x.fetcher.opts.MaxBodyBytes)
+}
+
+// bodyFault tells a message that broke off from one that does not decode.
+func (x *exchange) bodyFault(raw *rawReader, err error) error {
+	switch {
+	case errors.Is(err, errDecodedLimit):
+		return x.tooLarge()
+	case raw.err != nil && !errors.Is(raw.err, io.EOF):
+		return raw.err // the network's fault, whatever the decoder made of it
+	case errors.Is(err, io.ErrUnexpectedEOF) || !x.compressed:
+		return err
+	}
+	if f, ok := errors.AsType[*crawl.Fault](err); ok {
+		return f
+	}
+	return &crawl.Fault{
+		Code: crawl.CodeContentEncoding, Message: "The page does not decode as its Content-Encoding says.", Err: err,
+	}
+}
+
+// rawReader remembers how the encoded body ended.
+type rawReader struct {
+	r   io.Reader
+	err error
+}
+
+func (r *rawReader) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.r.Read(p)
+	r.err = err
+	return n, err
+}
+
+var errDecodedLimit = errors.New("fetch: decoded body is over the limit")
+
+// limitReader fails, unlike io.LimitReader, when there is more than n bytes. It
+// stands behind every coding: the inner of two may expand into something that
+// the outer one swallows.
+type limitReader struct {
+	r io.Reader
+	n int64
+}
+
+func (l *limitReader) Read(p []byte) (int, error) {
+	if l.n < 0 {
+		return 0, errDecodedLimit
+	}
+	if int64(len(p)) > l.n+1 {
+		p = p[:l.n+1]
+	}
+	n, err := l.r.Read(p)
+	if l.n -= int64(n); l.n < 0 {
+		return n, errDecodedLimit
+	}
+	return n, err
+}
+
+// decoder returns a reader of what raw holds beneath the codings of the
+// Content-Encoding lines (RFC 9110 section 8.4), which were applied in the order
+// listed and are undone in reverse. release must be called after the last read.
+func decoder(lines []string, raw io.Reader, limit int64) (r io.Reader, release func(), err error) {
+	var codings []string
+	for _, line := range lines {
+		for c := range strings.SplitSeq(line, ",") {
+			switch c = strings.ToLower(strings.TrimSpace(c)); c {
+			case "", "identity":
+			case "x-gzip":
+				codings = append(codings, "gzip")
+			case "gzip", "br", "deflate", "zstd":
+				codings = append(codings, c)
+			default:
+				return nil, nil, crawl.Faultf(crawl.CodeContentEncoding,
+					"The page is encoded as %q, which is not supported.", clip(printable(c), 40))
+			}
+		}
+	}
+	if len(codings) > maxCodings {
+		return nil, nil, crawl.Faultf(crawl.CodeContentEncoding,
+			"The page is encoded %d times; at most %d are undone.", len(codings), maxCodings)
+	}
+	r, release = raw, func() {}
+	for i := len(codings) - 1; i >= 0; i-- {
+		d := &decode{coding: codings[i], src: r}
+		done := release
+		r, release = &limitReader{d, limit}, func() { d.release(); done() }
+	}
+	return r, release, nil
+}
+
+// decode undoes one coding. It opens on the first read, so that an empty body
+// (of a 204, or of a server that adds the header to everything) is empty.
+type decode struct {
+	coding string
+	src    io.Reader
+	r      io.Reader
+	free   func()
+}
+
+func (d *decode) Read(p []byte) (int, error) {
+	if d.r == nil {
+		if err := d.open(); err != nil {
+			return 0, err
+		}
+	}
+	return d.r.Read(p)
+}
+
+func (d *decode) release() {
+	if d.free != nil {
+		d.free()
+	}
+}
+
+var (
+	buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
+	gunzips = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	brotlis = sync.Pool{New: func() any { return brotli.NewReader(nil) }}
+)
+
+func (d *decode) open() error {
+	in := buffers.Get().(*bufio.Reader)
+	in.Reset(d.src)
+	d.free = func() { in.Reset(nil); buffers.Put(in) }
+	head, err := in.Peek(2)
+	if len(head) == 0 {
+		return err
+	}
+	free := d.free
+	switch d.coding {
+	case "gzip":
+		z := gunzips.Get().(*gzip.Reader)
+		d.free = func() { gunzips.Put(z); free() }
+		d.r = &members{z: z, in: in}
+	case "br":
+		z := brotlis.Get().(*brotli.Reader)
+		d.free = func() { brotlis.Put(z); free() }
+		d.r, err = z, z.Reset(in)
+		return err
+	case "zstd":
+		// Without concurrency there is no goroutine to stop.
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(zstdWindow))
+		if err != nil {
+			return err
+		}
+		d.free = func() { z.Close(); free() }
+		d.r = z
+	case "deflate":
+		// RFC 9110 means zlib, many servers send the bare stream. A zlib header
+		// is recognised by its method and check bits, RFC 1950 section 2.2.
+		if len(head) == 2 && head[0]&0x0f == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0 {
+			z, err := zlib.NewReader(in)
+			if err != nil {
+				return err
+			}
+			d.r = z
+		} else {
+			d.r = flate.NewReader(in)
+		}
+	}
+	return nil
+}
+
+// members reads the members of a gzip file (RFC 1952 section 2.2) one by one.
+// What follows the last complete member and is no member is ignored, as browsers
+// do: some servers pad.
+type members struct {
+	z    *gzip.Reader
+	in   *bufio.Reader
+	open bool
+	n    int // members begun
+}
+
+func (m *members) Read(p []byte) (int, error) {
+	for {
+		if !m.open {
+			err := m.z.Reset(m.in)
+			switch {
+			case err == nil:
+			case m.n > 0:
+				return 0, io.EOF
+			default:
+				return 0, err
+			}
+			m.z.Multistream(false)
+			m.open = true
+			m.n++
+		}
+		n, err := m.z.Read(p)
+		if errors.Is(err, io.EOF) {
+			m.open, err = false, nil
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+// printable keeps the visible ASCII of a header value, for messages.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, s)
+}
