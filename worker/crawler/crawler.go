@@ -1,0 +1,230 @@
+package crawler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/store"
+	"example.com/trawl/worker/fetch"
+)
+
+// Store is what the crawler needs of package store.
+type Store interface {
+	Begin(ctx context.Context, ring crawl.Ring) (*store.Slice, []crawl.Ring, error)
+	Renew(ctx context.Context, sl *store.Slice, slots ...store.HostSlots) (store.Renewed, error)
+	Exchange(ctx context.Context, sl *store.Slice, x store.Exchange) (store.Exchanged, error)
+	End(ctx context.Context, sl *store.Slice) ([]crawl.Ring, error)
+	Sweep(ctx context.Context) (store.Swept, error)
+}
+
+// Doorbell is what the crawler needs of package queue.
+type Doorbell interface {
+	Ring(ctx context.Context, rings ...crawl.Ring) error
+	// Waiting answers the number of rings that no worker has taken.
+	Waiting(ctx context.Context) (int64, error)
+}
+
+// Fetcher fetches one URL.
+type Fetcher interface {
+	Fetch(ctx context.Context, req fetch.Request) (fetch.Result, error)
+}
+
+// Options of a [Crawler]. Those without a stated default are required.
+type Options struct {
+	Store    Store
+	Doorbell Doorbell
+	Fetcher  Fetcher
+	Logger   *slog.Logger
+	Metrics  *Metrics // nil counts nothing
+	// Sources bound what this worker fetches, beside what each job's tenant may.
+	Sources crawl.Sources
+	// Concurrency is the number of pages in flight in this process, at least 1.
+	Concurrency int
+	// HostDelay and HostConcurrency are this worker's own politeness: a job's plan
+	// can ask for a longer delay and for less concurrency, not for more.
+	HostDelay       time.Duration
+	HostConcurrency int
+	// Grace is how long requests in flight may go on after Stop; default 10 s.
+	Grace time.Duration
+}
+
+// The times of a slice.
+const (
+	// sliceBudget bounds a slice, so that a long job passes its place on.
+	sliceBudget = 30 * time.Second
+	// shortBudget bounds it while other rings wait for a free handler.
+	shortBudget = 2 * time.Second
+	// sweepEvery is the mean pause between two sweeps: a cancel's grace of 4 s and
+	// one sweep stay below the promised 5 s.
+	sweepEvery = 700 * time.Millisecond
+	// outage is how long a slice keeps its results while the store does not answer.
+	outage = time.Minute
+	// closing bounds the last calls of a slice whose own context has ended.
+	closing = 5 * time.Second
+)
+
+// Crawler serves slices and sweeps. Make it with [New], hand its [Crawler.Serve] to
+// the queue, run [Crawler.Sweep] beside it.
+type Crawler struct {
+	o    Options
+	room *room
+
+	drain     chan struct{} // closed: lease nothing more
+	drop      chan struct{} // closed: abort what is in flight
+	drainOnce sync.Once
+	dropOnce  sync.Once
+
+	mu      sync.Mutex
+	serving map[crawl.JobRef]bool
+	turns   sync.WaitGroup
+}
+
+// New makes a crawler. It starts nothing.
+func New(o Options) *Crawler {
+	if o.Grace <= 0 {
+		o.Grace = 10 * time.Second
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	return &Crawler{
+		o: o, room: newRoom(o.Concurrency), drain: make(chan struct{}), drop: make(chan struct{}),
+		serving: map[crawl.JobRef]bool{},
+	}
+}
+
+// Serve is a worker's turn at a job: the handler of one ring. It returns when the
+// slice is over, and only then is the ring acknowledged; an error has the queue ring
+// again.
+func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
+	release, ok := c.enter(ring.JobRef)
+	if !ok {
+		return nil // stopping, or this process serves the job already: the ring dies out
+	}
+	defer release()
+	sl, rings, err := c.o.Store.Begin(ctx, ring)
+	if err != nil {
+		return fmt.Errorf("begin a slice of job %s: %w", ring.ID, err)
+	}
+	if sl == nil {
+		return nil
+	}
+	log := c.o.Logger.With("job_id", ring.ID, "tenant", ring.Tenant, "slice", sl.Gen)
+	t, err := newTurn(c, sl, log)
+	if err == nil {
+		c.ring(ctx, rings)
+		err = t.run(ctx)
+	}
+	return errors.Join(err, c.leave(ctx, sl, release, log))
+}
+
+// leave closes a slice. The job is given free before it is rung, or this process
+// could take the ring while it still thinks that it serves the job.
+func (c *Crawler) leave(ctx context.Context, sl *store.Slice, release func(), log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
+	defer cancel()
+	rings, err := c.o.Store.End(ctx, sl)
+	release()
+	if err != nil {
+		log.WarnContext(ctx, "slice not closed, the sweep will", "error", err)
+		return nil
+	}
+	c.ring(ctx, rings)
+	return nil
+}
+
+// enter takes a job for this process, once.
+func (c *Crawler) enter(job crawl.JobRef) (release func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.drain:
+		return nil, false
+	default:
+	}
+	if c.serving[job] {
+		return nil, false
+	}
+	c.serving[job] = true
+	c.turns.Add(1)
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		delete(c.serving, job)
+		c.mu.Unlock()
+		c.turns.Done()
+	}), true
+}
+
+// ring rings what a script asked for. A ring that fails is no error: the store
+// remembers what is due, and the sweep rings later.
+func (c *Crawler) ring(ctx context.Context, rings []crawl.Ring) {
+	if len(rings) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
+	defer cancel()
+	if err := c.o.Doorbell.Ring(ctx, rings...); err != nil {
+		c.o.Logger.WarnContext(ctx, "ring refused, the sweep rings later", "job_id", rings[0].ID, "error", err)
+	}
+}
+
+// Sweep heals until ctx ends: see store.Store.Sweep. Every worker does; the pause is
+// jittered so that they do not do it together.
+func (c *Crawler) Sweep(ctx context.Context) {
+	for {
+		pause := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery)) //nolint:gosec // jitter
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+		swept, err := c.o.Store.Sweep(ctx)
+		c.o.Metrics.swept(swept, err)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			c.o.Logger.WarnContext(ctx, "sweep failed", "error", err)
+		case swept.Dead > 0 || swept.Expired > 0:
+			c.o.Logger.InfoContext(ctx, "healed", "dead_slices", swept.Dead, "urls_back", swept.Back,
+				"expired_jobs", swept.Expired, "rings", len(swept.Rings))
+		}
+		c.ring(ctx, swept.Rings)
+	}
+}
+
+// Drain has every slice lease nothing more; what is in flight goes on.
+func (c *Crawler) Drain() {
+	c.mu.Lock() // so that no turn enters behind Stop's back
+	defer c.mu.Unlock()
+	c.drainOnce.Do(func() { close(c.drain) })
+}
+
+// Stop drains, lets what is in flight go on for the grace, then aborts it: leases go
+// back with no attempt burnt. It returns when the last slice is closed or ctx ends.
+func (c *Crawler) Stop(ctx context.Context) error {
+	c.Drain()
+	done := make(chan struct{})
+	go func() { c.turns.Wait(); close(done) }()
+	grace := time.NewTimer(c.o.Grace)
+	defer grace.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-grace.C:
+	case <-ctx.Done():
+	}
+	c.dropOnce.Do(func() { close(c.drop) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		// Nothing is lost: the sweep of another worker takes the leases back.
+		return fmt.Errorf("slices still open: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,176 @@
+package crawler
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"example.com/trawl/pkg/store"
+)
+
+// host is what a turn knows of one host.
+type host struct {
+	name    string
+	pending []*page // leased, without a slot
+	inUse   int     // slots of this turn
+	waits   bool    // the last reserve found every slot taken
+	nextTry time.Time
+	patient time.Duration // pause before the next try while others hold the slots
+}
+
+// blocked reports whether only this turn's own slots stand in the way: the next one
+// to fall free tries again, no timer is needed.
+func (h *host) blocked() bool { return h.waits && h.inUse > 0 }
+
+func (t *turn) host(name string) *host {
+	h := t.hosts[name]
+	if h == nil {
+		h = &host{name: name}
+		t.hosts[name] = h
+	}
+	return h
+}
+
+// reserves asks for slots for the pages that have none.
+func (t *turn) reserves(now time.Time) []store.HostReserve {
+	var out []store.HostReserve
+	for _, h := range t.hosts {
+		if len(h.pending) == 0 || h.blocked() || now.Before(h.nextTry) {
+			continue
+		}
+		out = append(out, store.HostReserve{
+			Host: h.name, First: t.slots.next(len(h.pending)), N: len(h.pending),
+			Delay:       max(t.sl.Plan.Delay, t.c.o.HostDelay),
+			Concurrency: min(t.sl.Plan.HostConcurrency, t.c.o.HostConcurrency),
+		})
+	}
+	return out
+}
+
+// granted gives slots to pages in the order in which they were leased.
+func (t *turn) granted(g *store.HostGrant, r *store.HostReserve, now time.Time) {
+	h := t.host(g.Host)
+	// A page can have left since it was asked for; its slot goes back unused.
+	for i, wait := range g.Starts {
+		slot := r.First + int64(i)
+		t.slots.hold(h, slot)
+		if len(h.pending) == 0 {
+			t.slots.free(h, slot)
+			continue
+		}
+		p := h.pending[0]
+		h.pending = h.pending[1:]
+		p.slot, p.start = slot, now.Add(wait)
+		t.ready = append(t.ready, p)
+	}
+	h.waits = g.Wait < 0
+	switch {
+	case g.Wait == 0:
+		h.nextTry, h.patient = time.Time{}, 0
+		return
+	case g.Wait > 0:
+		h.nextTry, h.patient = now.Add(g.Wait), 0
+	default:
+		// Other slices hold the slots; nobody tells when they fall free.
+		h.patient = min(max(2*h.patient, 25*time.Millisecond), 500*time.Millisecond)
+		h.nextTry = now.Add(h.patient/2 + rand.N(h.patient)) //nolint:gosec // jitter
+	}
+	if g.Wait > store.HostHorizon {
+		t.deferAll(h, g.Wait)
+		return
+	}
+	// Whoever waited for the horizon and has no slot makes place: the host is the
+	// bottleneck, and an idle lease keeps the job's concurrency from other hosts.
+	if len(h.pending) > 0 && now.Sub(h.pending[0].since) > store.HostHorizon {
+		t.deferAll(h, store.HostHorizon)
+	}
+}
+
+// deferAll gives back the pages of a host that have no slot, to come back later.
+func (t *turn) deferAll(h *host, wait time.Duration) {
+	for _, p := range h.pending {
+		t.giveBack(p, wait+rand.N(time.Second)) //nolint:gosec // jitter, so that they do not come back together
+	}
+	h.pending = nil
+}
+
+// slotBook numbers the host slots of a turn and knows which are in use. The renewal
+// reads it from its own goroutine.
+type slotBook struct {
+	mu    sync.Mutex
+	last  int64
+	used  map[*host]map[int64]bool
+	freed map[*host][]int64
+}
+
+func newSlotBook() *slotBook {
+	return &slotBook{used: map[*host]map[int64]bool{}, freed: map[*host][]int64{}}
+}
+
+// next answers the first of n fresh numbers, from 1.
+func (b *slotBook) next(n int) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := b.last + 1
+	b.last += int64(n)
+	return first
+}
+
+func (b *slotBook) hold(h *host, slot int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used[h] == nil {
+		b.used[h] = map[int64]bool{}
+	}
+	b.used[h][slot] = true
+	h.inUse++
+}
+
+func (b *slotBook) free(h *host, slot int64) {
+	if slot == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.used[h][slot] {
+		return
+	}
+	delete(b.used[h], slot)
+	b.freed[h] = append(b.freed[h], slot)
+	h.inUse--
+	h.waits = false // a place fell free: the next reserve may find it
+	h.nextTry = time.Time{}
+}
+
+// takeFreed answers the slots that fell free since the last call.
+func (b *slotBook) takeFreed() []store.HostSlots {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.freed) == 0 {
+		return nil
+	}
+	out := make([]store.HostSlots, 0, len(b.freed))
+	for h, slots := range b.freed {
+		out = append(out, store.HostSlots{Host: h.name, Slots: slots})
+	}
+	clear(b.freed)
+	return out
+}
+
+// inUse answers the slots to renew.
+func (b *slotBook) inUse() []store.HostSlots {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []store.HostSlots
+	for h, used := range b.used {
+		if len(used) == 0 {
+			continue
+		}
+		s := store.HostSlots{Host: h.name}
+		for slot := range used {
+			s.Slots = append(s.Slots, slot)
+		}
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,174 @@
+package crawler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/queue"
+	"example.com/trawl/pkg/redisconn"
+	"example.com/trawl/worker/fetch"
+)
+
+// ProcessOptions are what a worker process is made of.
+type ProcessOptions struct {
+	Options // Fetcher is made from Fetch when it is nil
+	Fetch   fetch.Options
+	// RedisURL is where the queue is. The process opens a client of its own for it,
+	// since the queue's server changes the client's ways; see queue.NewServer.
+	RedisURL string
+	// Slices is the number of jobs that this process serves at once; 0 means 8.
+	Slices int
+	// QueueName is the queue to serve; empty means queue.Name. Tests keep apart by it.
+	QueueName string
+	// Listen is the address of health and metrics; empty for none.
+	Listen string
+	Health http.Handler
+}
+
+// Process is a worker as a value: what main runs, a test starts, and the all-in-one
+// is composed of.
+type Process struct {
+	o       ProcessOptions
+	crawler *Crawler
+	queue   *queue.Server
+	log     *slog.Logger
+
+	mu       sync.Mutex
+	started  bool
+	stops    []func(context.Context) error // run from the last
+	listener net.Listener
+}
+
+// NewProcess wires a worker. It starts and binds nothing; Stop frees what it opened.
+func NewProcess(o ProcessOptions) (*Process, error) {
+	p := &Process{o: o, log: o.Logger}
+	rdb, err := redisconn.Open(o.RedisURL, redisconn.Options{Name: "trawl-queue"})
+	if err != nil {
+		return nil, err
+	}
+	p.stops = append(p.stops, func(context.Context) error { return rdb.Close() })
+	if o.Fetcher == nil {
+		f, err := fetch.New(o.Fetch)
+		if err != nil {
+			return nil, errors.Join(err, rdb.Close())
+		}
+		p.stops = append(p.stops, func(context.Context) error { f.Close(); return nil })
+		o.Fetcher = f
+	}
+	p.crawler = New(o.Options)
+	p.queue = queue.NewServer(rdb, queue.ServerOptions{
+		Slices: o.Slices, Logger: o.Logger, Queue: o.QueueName,
+		// Stop has ended the slices before the queue is asked to stop.
+		ShutdownTimeout: closing,
+	}, p.crawler.Serve)
+	return p, nil
+}
+
+// Start binds the health address, begins to take rings and to sweep. A second call,
+// and one after Stop, is an error.
+func (p *Process) Start(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.started {
+		return errors.New("the worker was started before")
+	}
+	p.started = true
+	if p.o.Listen != "" {
+		if err := p.serveHealth(ctx); err != nil {
+			return err
+		}
+	}
+	if err := p.queue.Start(); err != nil {
+		return errors.Join(fmt.Errorf("queue: %w", err), p.unwind(ctx))
+	}
+	p.stops = append(p.stops, func(context.Context) error { p.queue.Shutdown(); return nil })
+	p.stops = append(p.stops, p.crawler.Stop)
+
+	sweeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	swept := make(chan struct{})
+	go func() { defer close(swept); p.crawler.Sweep(sweeping) }()
+	p.stops = append(p.stops, func(context.Context) error { stop(); <-swept; return nil })
+	// First of all nothing new is taken.
+	p.stops = append(p.stops, func(context.Context) error { p.queue.StopFetching(); p.crawler.Drain(); return nil })
+	p.log.InfoContext(ctx, "worker started", "concurrency", p.o.Concurrency, "health", p.Addr())
+	return nil
+}
+
+func (p *Process) serveHealth(ctx context.Context) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", p.o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for health and metrics: %w", err)
+	}
+	p.listener = l
+	srv := &http.Server{
+		Handler: p.o.Health, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			p.log.ErrorContext(ctx, "health server ended", "error", err)
+		}
+	}()
+	p.stops = append(p.stops, func(ctx context.Context) error {
+		err := srv.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, srv.Close())
+		}
+		<-done
+		return err
+	})
+	return nil
+}
+
+// Addr answers the bound health address; empty when there is none.
+func (p *Process) Addr() string {
+	if p.listener == nil {
+		return ""
+	}
+	return p.listener.Addr().String()
+}
+
+// Stop takes no more rings, gives what is in flight its grace, releases the rest and
+// stops the queue, in this order: a slice must be able to ring while it closes. It is
+// bounded by ctx; calling it twice is harmless.
+func (p *Process) Stop(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started = true
+	return p.unwind(ctx)
+}
+
+func (p *Process) unwind(ctx context.Context) error {
+	var err error
+	for i := len(p.stops) - 1; i >= 0; i-- {
+		err = errors.Join(err, p.stops[i](ctx))
+	}
+	p.stops = nil
+	return err
+}
+
+// Run starts the worker, waits for ctx to end and stops it. Stopping takes no longer
+// than the grace and a few seconds for the last words to the store.
+func (p *Process) Run(ctx context.Context) error {
+	if err := p.Start(ctx); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	p.log.InfoContext(ctx, "worker stops", "grace", p.crawler.o.Grace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.crawler.o.Grace+2*closing)
+	defer cancel()
+	return p.Stop(ctx)
+}
+
+// Check the contract between the crawler and what the queue hands it.
+var _ func(context.Context, crawl.Ring) error = (*Crawler)(nil).Serve

@@ -1,0 +1,464 @@
+package crawler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/store"
+)
+
+const (
+	// batch is the number of results worth a round trip at once: twice that makes
+	// no page cheaper, and a crash repeats what was not committed.
+	batch = 16
+	// linger is how long the first results of a batch wait for more while many
+	// requests are in flight.
+	linger = 2 * time.Millisecond
+	// leaseMost bounds one lease, so that a slice on a slow host does not sit on
+	// URLs that another could fetch.
+	leaseMost = 64
+	// hold is the longest wait for a deferred URL that is worth keeping an idle
+	// slice for; beyond it the sweep rings.
+	hold = time.Second
+	// retryLease is the pause before another lease when URLs are queued but the
+	// job's concurrency is used up by other slices.
+	retryLease = 200 * time.Millisecond
+	// knownMost bounds what a slice remembers of links that the store has seen.
+	knownMost = 100_000
+)
+
+// page is one leased URL on its way.
+type page struct {
+	item  crawl.Item
+	host  *host
+	slot  int64     // of the host; 0 before one is granted
+	start time.Time // not before; set with slot
+	since time.Time // leased
+}
+
+// result is what became of a page: a commit, or nothing to count.
+type result struct {
+	page   *page
+	commit store.Commit
+	back   bool // aborted: the item goes back
+}
+
+// turn is one slice at work. All fields are the loop's own, run by one goroutine;
+// others speak to it through channels.
+type turn struct {
+	c     *Crawler
+	sl    *store.Slice
+	log   *slog.Logger
+	rules *crawl.Rules
+
+	io      context.Context // of store calls: outlives the handler's, to give back
+	fetches context.Context // of requests
+	abort   context.CancelFunc
+
+	held     map[int64]*page
+	hosts    map[string]*host
+	slots    *slotBook
+	ready    []*page // granted, waiting for their start
+	inFlight int
+	results  chan result
+	done     []result
+	returns  []store.Return
+	known    map[crawl.Key]bool // true: admissible and seen by the store; false: refused before
+
+	started    time.Time
+	firstDone  time.Time       // when the oldest of done came
+	nextLease  time.Time       // zero: with the next commit only
+	roomFreed  <-chan struct{} // closed when there may be room again; nil while there is
+	winding    bool            // lease nothing more
+	lost       bool            // the slice is not ours any more
+	pagesTotal int64
+}
+
+func newTurn(c *Crawler, sl *store.Slice, log *slog.Logger) (*turn, error) {
+	rules, err := sl.Plan.Rules()
+	if err != nil {
+		return nil, fmt.Errorf("rules of job %s: %w", sl.Job.ID, err)
+	}
+	return &turn{
+		c: c, sl: sl, log: log, rules: rules,
+		held: map[int64]*page{}, hosts: map[string]*host{}, slots: newSlotBook(),
+		results: make(chan result, max(1, sl.Plan.Concurrency)), known: map[crawl.Key]bool{},
+	}, nil
+}
+
+// run serves the slice to its end. What it still holds then is given back by End.
+func (t *turn) run(ctx context.Context) error {
+	var stop context.CancelFunc
+	t.io, stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	t.fetches, t.abort = context.WithCancel(context.WithoutCancel(ctx))
+	defer t.abort()
+	t.c.room.join()
+	defer t.c.room.leave()
+	t.c.o.Metrics.slices.Inc()
+	defer t.c.o.Metrics.slices.Dec()
+	t.started = time.Now()
+	t.nextLease = t.started
+	t.log.DebugContext(ctx, "slice begins")
+
+	news := make(chan pulse, 1)
+	beating := make(chan struct{})
+	go func() { defer close(beating); t.beat(news) }()
+	defer func() { stop(); <-beating }()
+
+	drain, drop, ended := t.c.drain, t.c.drop, ctx.Done()
+	for {
+		t.startReady()
+		if x, ok := t.next(); ok {
+			if err := t.exchange(x); err != nil {
+				t.giveUp()
+				return err
+			}
+			continue
+		}
+		if t.over() {
+			break
+		}
+		wake := t.timer()
+		select {
+		case r := <-t.results:
+			t.collect(r)
+		case p := <-news:
+			t.heed(p)
+		case <-t.roomFreed:
+			t.roomFreed = nil
+			t.nextLease = time.Now()
+		case <-drain:
+			drain = nil
+			t.windDown(true)
+		case <-drop:
+			drop = nil
+			t.windDown(true)
+			t.abort()
+		case <-ended:
+			// The queue takes its task back: as after drop.
+			ended = nil
+			t.windDown(true)
+			t.abort()
+		case <-wake.C:
+		}
+		wake.Stop()
+	}
+	t.log.InfoContext(ctx, "slice ends", "pages", t.pagesTotal, "lost", t.lost, "took_ms", time.Since(t.started).Milliseconds())
+	return nil
+}
+
+// over reports whether nothing is left to do in this slice.
+func (t *turn) over() bool {
+	return len(t.held) == 0 && t.inFlight == 0 && (t.winding || (t.nextLease.IsZero() && t.roomFreed == nil))
+}
+
+// timer fires when the loop has something to do that no channel tells.
+func (t *turn) timer() *time.Timer {
+	at := t.started.Add(sliceBudget)
+	by := func(when time.Time) {
+		if !when.IsZero() && when.Before(at) {
+			at = when
+		}
+	}
+	if t.winding {
+		at = time.Now().Add(time.Second)
+	} else if t.roomFreed == nil {
+		by(t.nextLease)
+	}
+	if len(t.done) > 0 {
+		by(t.firstDone.Add(linger))
+	}
+	for _, p := range t.ready {
+		by(p.start)
+	}
+	for _, h := range t.hosts {
+		if len(h.pending) > 0 && !h.blocked() {
+			by(h.nextTry)
+		}
+	}
+	return time.NewTimer(time.Until(at))
+}
+
+// startReady starts the pages whose time has come.
+func (t *turn) startReady() {
+	now := time.Now()
+	later := t.ready[:0]
+	for _, p := range t.ready {
+		if p.start.After(now) {
+			later = append(later, p)
+			continue
+		}
+		t.inFlight++
+		go func() { t.results <- t.visit(p) }()
+	}
+	clear(t.ready[len(later):])
+	t.ready = later
+}
+
+func (t *turn) collect(r result) {
+	t.inFlight--
+	if len(t.done) == 0 {
+		t.firstDone = time.Now()
+	}
+	t.done = append(t.done, r)
+}
+
+// windDown leases nothing more. What has not started goes back: at once when all is
+// to be dropped, else only what has no start granted.
+func (t *turn) windDown(all bool) {
+	t.winding, t.roomFreed = true, nil
+	if all {
+		for _, p := range t.ready {
+			t.giveBack(p, 0)
+		}
+		t.ready = nil
+	}
+	for _, h := range t.hosts {
+		for _, p := range h.pending {
+			t.giveBack(p, 0)
+		}
+		h.pending = nil
+	}
+}
+
+// giveBack returns an item with no attempt burnt.
+func (t *turn) giveBack(p *page, delay time.Duration) {
+	if p.slot != 0 {
+		t.slots.free(p.host, p.slot)
+		p.slot = 0
+	}
+	delete(t.held, p.item.N)
+	t.c.room.give(1)
+	if !t.lost {
+		t.returns = append(t.returns, store.Return{Item: p.item, Delay: delay})
+	}
+}
+
+// heed does what a pulse says.
+func (t *turn) heed(p pulse) {
+	switch {
+	case p.lost:
+		t.lose()
+	case p.state == crawl.Running:
+		if p.yield && !t.winding {
+			t.windDown(false)
+		}
+	case p.state == crawl.Paused:
+		t.windDown(true)
+	case p.state != "":
+		t.windDown(true)
+		t.abort()
+	}
+}
+
+// lose drops everything: the store gave it to others, or cancelled it.
+func (t *turn) lose() {
+	t.lost = true
+	t.abort()
+	t.windDown(true)
+	t.returns = nil
+	t.log.WarnContext(t.io, "slice lost: its lease was not renewed in time")
+}
+
+// next makes up the next round trip; false when there is nothing to send now.
+func (t *turn) next() (store.Exchange, bool) {
+	for drained := false; !drained; {
+		select {
+		case r := <-t.results:
+			t.collect(r)
+		default:
+			drained = true
+		}
+	}
+	now := time.Now()
+	if !t.winding && now.Sub(t.started) >= sliceBudget {
+		t.windDown(false)
+	}
+	var x store.Exchange
+	if len(t.done) > 0 && (len(t.done) >= batch || t.inFlight < batch || now.Sub(t.firstDone) >= linger) {
+		t.settle(&x)
+	}
+	x.Returns, t.returns = t.returns, nil
+	x.Free = t.slots.takeFreed()
+	if !t.lost {
+		if !t.winding && (len(x.Commits) > 0 || (!t.nextLease.IsZero() && !now.Before(t.nextLease))) {
+			x.Lease = t.wanted()
+		}
+		x.Reserves = t.reserves(now)
+	}
+	ok := len(x.Commits)+len(x.Returns)+len(x.Free)+len(x.Reserves)+x.Lease > 0
+	return x, ok
+}
+
+// wanted takes room for the next lease.
+func (t *turn) wanted() int {
+	want := min(leaseMost, t.sl.Plan.Concurrency-len(t.held))
+	if want <= 0 {
+		t.nextLease = time.Time{}
+		return 0
+	}
+	n, freed := t.c.room.take(want, len(t.held))
+	t.roomFreed = nil
+	if n == 0 {
+		t.roomFreed = freed
+	}
+	return n
+}
+
+// settle turns results into commits and returns.
+func (t *turn) settle(x *store.Exchange) {
+	for _, r := range t.done {
+		switch {
+		case r.back || t.lost:
+			t.giveBack(r.page, 0)
+			t.c.o.Metrics.pages.WithLabelValues("released").Inc()
+		default:
+			t.slots.free(r.page.host, r.page.slot)
+			delete(t.held, r.page.item.N)
+			t.c.room.give(1)
+			t.forget(r.commit.Accepted)
+			x.Commits = append(x.Commits, r.commit)
+		}
+	}
+	clear(t.done)
+	t.done = t.done[:0]
+}
+
+// forget leaves out the links that the store is known to have seen: on a site most
+// links of a page lead where others led before.
+func (t *turn) forget(a *store.Accepted) {
+	if a == nil {
+		return
+	}
+	kept := a.Links[:0]
+	for _, l := range a.Links {
+		if admissible, ok := t.known[l.Key]; ok && (admissible || l.Refused != "") {
+			continue
+		}
+		kept = append(kept, l)
+	}
+	a.Links = kept
+}
+
+// remember notes the links of a recorded page.
+func (t *turn) remember(a *store.Accepted) {
+	if len(t.known) > knownMost {
+		clear(t.known)
+	}
+	for _, l := range a.Links {
+		t.known[l.Key] = l.Refused == ""
+	}
+}
+
+// exchange makes a round trip and takes in its answer. While the store does not
+// answer it tries again, for as long as results are worth keeping.
+func (t *turn) exchange(x store.Exchange) error {
+	var out store.Exchanged
+	for failing, pause := time.Now(), 100*time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		begun := time.Now()
+		var err error
+		out, err = t.c.o.Store.Exchange(t.io, t.sl, x)
+		if err == nil {
+			t.c.o.Metrics.since(t.c.o.Metrics.exchange, begun)
+			break
+		}
+		code := crawl.CodeOf(err)
+		if (code != crawl.CodeUnavailable && code != crawl.CodeOverloaded) || time.Since(failing) > outage {
+			t.c.room.give(x.Lease)
+			return fmt.Errorf("slice of job %s: %w", t.sl.Job.ID, err)
+		}
+		if pause == 100*time.Millisecond {
+			t.log.WarnContext(t.io, "the store does not answer, results are kept", "error", err)
+		}
+		// What the lost answer leased is unknown here; End gives it back. So this
+		// slice leases nothing more, or it would hold places that it cannot use.
+		t.c.room.give(x.Lease)
+		x.Lease, x.Reserves = 0, nil
+		t.windDown(false)
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-t.c.drop:
+			wait.Stop()
+			return fmt.Errorf("slice of job %s, stopping: %w", t.sl.Job.ID, err)
+		}
+	}
+	t.takeIn(&x, &out)
+	return nil
+}
+
+// takeIn does what an answer says.
+func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
+	for i, c := range out.Committed {
+		t.c.o.Metrics.page(&x.Commits[i], c.Verdict)
+		if c.Verdict == store.Done {
+			t.pagesTotal++
+			if a := x.Commits[i].Accepted; a != nil {
+				t.remember(a)
+			}
+		}
+	}
+	t.c.ring(t.io, out.Rings)
+	now := time.Now()
+	if x.Lease > 0 {
+		t.c.room.give(x.Lease - len(out.Items))
+		if len(out.Items) > 0 {
+			t.c.o.Metrics.leased.Observe(float64(len(out.Items)))
+		}
+		for _, it := range out.Items {
+			t.admit(it, now)
+		}
+		switch {
+		case len(out.Items) == x.Lease && out.Queued > 0:
+			t.nextLease = now // there is more
+		case out.Queued > 0:
+			t.nextLease = now.Add(retryLease)
+		case len(x.Commits) > 0 && len(t.held) == 0:
+			// Before it ends, the slice looks once more by itself: a Redis that had
+			// to be told the commit script anew carried out this lease first.
+			t.nextLease = now
+		case out.NextDue >= 0 && out.NextDue <= hold:
+			t.nextLease = now.Add(max(out.NextDue, retryLease))
+		default:
+			t.nextLease = time.Time{}
+		}
+		if len(t.held) >= t.sl.Plan.Concurrency {
+			t.nextLease = time.Time{}
+		}
+		t.heed(pulse{state: out.State, lost: out.Lost})
+	}
+	for i := range out.Grants {
+		t.granted(&out.Grants[i], &x.Reserves[i], now)
+	}
+}
+
+// admit takes a leased item in.
+func (t *turn) admit(it crawl.Item, now time.Time) {
+	p := &page{item: it, since: now}
+	t.held[it.N] = p
+	u, err := crawl.ParseURL(it.Target())
+	if err != nil {
+		// Nothing to wait for: visit says what is wrong with it.
+		p.host = t.host("")
+		p.start = now
+		t.ready = append(t.ready, p)
+		return
+	}
+	p.host = t.host(u.PolitenessHost())
+	p.host.pending = append(p.host.pending, p)
+}
+
+// giveUp ends a slice that cannot speak to the store: nothing is committed any more,
+// the sweep of any worker takes its leases back.
+func (t *turn) giveUp() {
+	t.abort()
+	for t.inFlight > 0 {
+		<-t.results
+		t.inFlight--
+	}
+	t.c.room.give(len(t.held))
+}

@@ -1,0 +1,132 @@
+package crawler
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/store"
+	"example.com/trawl/worker/fetch"
+)
+
+const (
+	// maxAttempts is the number of tries of a page whose failure may pass.
+	maxAttempts = 3
+	// retryBase is doubled with each try and jittered.
+	retryBase = time.Second
+	// retryMost bounds what a Retry-After can ask for.
+	retryMost = 5 * time.Minute
+)
+
+// hopRefused is a redirect that the job's rules do not let through.
+type hopRefused struct{ reason crawl.Reason }
+
+func (h hopRefused) Error() string { return "redirect refused: " + string(h.reason) }
+
+// visit fetches one page and says what is to be recorded. It runs in a goroutine of
+// its own: parsing, hashing and rules use every core.
+func (t *turn) visit(p *page) (r result) {
+	r = result{page: p, commit: store.Commit{Item: p.item}}
+	defer func() {
+		if v := recover(); v != nil {
+			t.log.ErrorContext(t.io, "panic while a page was visited", "panic", fmt.Sprint(v),
+				"stack", string(debug.Stack()))
+			r.commit.Failed = t.failure(p, crawl.Faultf(crawl.CodeInternal, "This page could not be processed."))
+		}
+	}()
+	target, err := crawl.ParseURL(p.item.Target())
+	if err != nil {
+		r.commit.Failed = t.failure(p, err)
+		return r
+	}
+	if !t.c.o.Sources.Allows(target) {
+		r.commit.Failed = t.failure(p, crawl.Faultf(crawl.CodeSourceNotAllowed,
+			"The workers may not fetch this address; see their TRAWL_ALLOWED_SOURCES."))
+		return r
+	}
+	m := t.c.o.Metrics
+	m.inFlight.Inc()
+	begun := time.Now()
+	res, err := t.c.o.Fetcher.Fetch(t.fetches, fetch.Request{
+		URL: target, Hops: p.item.Hops, Links: t.sl.Plan.Site, MaxLinks: store.MaxLinks,
+		Hop: func(to crawl.URL) error { return t.mayFollow(p, to) },
+	})
+	m.inFlight.Dec()
+	m.since(m.fetch, begun)
+	var hop hopRefused
+	switch {
+	case errors.As(err, &hop):
+		r.commit.Skipped = hop.reason
+	case err != nil && t.fetches.Err() != nil:
+		r.back = true
+	case err != nil:
+		t.failed(p, err, &r.commit)
+	case !res.Redirect.IsZero():
+		if errors.As(t.mayFollow(p, res.Redirect), &hop) {
+			r.commit.Skipped = hop.reason
+		} else {
+			r.commit.Redirect = &store.Redirect{URL: res.Redirect.String(), Hops: res.Hops}
+		}
+	default:
+		t.accepted(p, &res, &r.commit)
+	}
+	return r
+}
+
+// mayFollow asks the job's rules about a redirect.
+func (t *turn) mayFollow(p *page, to crawl.URL) error {
+	if !t.c.o.Sources.Allows(to) {
+		return hopRefused{crawl.SkipRedirectNotAllowed}
+	}
+	switch t.rules.Check(to, p.item.Depth) {
+	case "":
+		return nil
+	case crawl.RefusedSource:
+		return hopRefused{crawl.SkipRedirectNotAllowed}
+	default:
+		return hopRefused{crawl.SkipRedirectOutOfScope}
+	}
+}
+
+func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) {
+	a := &store.Accepted{Page: res.Page, Final: res.Final.Key(), BadLinks: res.BadLinks}
+	a.Page.SourceURL, a.Page.Attempts = p.item.URL, p.item.Attempt+1
+	a.Links = make([]crawl.Link, 0, len(res.Links))
+	for _, l := range res.Links {
+		refused := t.rules.Check(l.URL, p.item.Depth+1)
+		if refused == "" && !t.c.o.Sources.Allows(l.URL) {
+			refused = crawl.RefusedSource
+		}
+		a.Links = append(a.Links, crawl.Link{URL: l.URL, Key: l.Key, Refused: refused})
+	}
+	c.Accepted = a
+}
+
+// failed decides between another try and the end of a page.
+func (t *turn) failed(p *page, err error, c *store.Commit) {
+	var f *crawl.Fault
+	if errors.As(err, &f) && f.Temporary && p.item.Attempt+1 < maxAttempts {
+		wait := retryBase << p.item.Attempt
+		wait += rand.N(wait) //nolint:gosec // jitter
+		c.Retry = min(max(wait, f.RetryAfter), retryMost)
+		return
+	}
+	c.Failed = t.failure(p, err)
+}
+
+// failure is the record of a page that failed. What is no fault is a defect of
+// ours: its text goes to the log and not to the reader.
+func (t *turn) failure(p *page, err error) *crawl.Failure {
+	var f *crawl.Fault
+	if !errors.As(err, &f) {
+		t.log.ErrorContext(t.io, "a page failed in a way that has no name", "error", err)
+		f = crawl.Faultf(crawl.CodeInternal, "This page could not be processed.")
+	}
+	return &crawl.Failure{
+		SourceURL: p.item.URL, URL: p.item.Target(), ErrorType: f.Code, Status: f.Status, Message: f.Message,
+		Attempts: p.item.Attempt + 1, Depth: p.item.Depth, At: time.Now().UTC(),
+	}
+}

@@ -1,0 +1,59 @@
+// Command worker takes slices of jobs from Redis, fetches their pages and records them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"example.com/trawl/pkg/config"
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/netguard"
+	"example.com/trawl/pkg/obs"
+	"example.com/trawl/pkg/queue"
+	"example.com/trawl/pkg/redisconn"
+	"example.com/trawl/pkg/store"
+	"example.com/trawl/worker/crawler"
+	"example.com/trawl/worker/fetch"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := run(ctx); err != nil && !errors.Is(err, config.ErrHelp) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	c, err := config.LoadWorker(os.Args[1:], os.Environ(), os.Stdout)
+	sources, err1 := crawl.ParseSources(c.AllowedSources)
+	policy, err2 := netguard.Parse(c.PrivateHosts)
+	rdb, err3 := redisconn.Open(c.RedisURL, redisconn.Options{Name: "trawl-worker"})
+	log, err4 := obs.NewLogger(os.Stderr, c.LogFormat, c.LogLevel)
+	err = errors.Join(err, config.In("TRAWL_ALLOWED_SOURCES", err1), config.In("TRAWL_PRIVATE_HOSTS", err2),
+		config.In("TRAWL_REDIS_URL", err3), config.In("TRAWL_LOG_FORMAT", err4))
+	if err != nil {
+		return err
+	}
+	redisconn.SetLogger(log)
+	log.LogAttrs(ctx, slog.LevelInfo, "settings", c.Attrs()...)
+	reg, st := obs.NewRegistry(), store.New(rdb, store.Options{Logger: log})
+	p, err := crawler.NewProcess(crawler.ProcessOptions{
+		RedisURL: c.RedisURL, Listen: c.Listen, Health: obs.NewHandler(reg, log, obs.Check{Name: "redis", Ready: st.Ready}),
+		Fetch: fetch.Options{Dial: netguard.New(policy).DialContext, UserAgent: c.UserAgent, MaxConnsPerHost: c.Concurrency},
+		Options: crawler.Options{
+			Store: st, Doorbell: queue.NewDoorbell(rdb), Logger: log, Metrics: crawler.NewMetrics(reg), Sources: sources,
+			Concurrency: c.Concurrency, HostDelay: c.HostDelay, HostConcurrency: c.HostConcurrency, Grace: c.ShutdownGrace,
+		},
+	})
+	if err == nil {
+		err = p.Run(ctx)
+	}
+	return errors.Join(err, rdb.Close())
+}
