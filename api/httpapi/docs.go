@@ -1,0 +1,126 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gin-gonic/gin"
+	"github.com/swaggest/swgui/v5emb"
+)
+
+const (
+	openAPIPath   = "/openapi.json"
+	docsPath      = "/docs"
+	problemSchema = "Problem"
+)
+
+// apiConfig returns huma's settings without the routes that it would add itself:
+// its document is made at the first request, without a lock, and its pages load
+// scripts from elsewhere.
+func apiConfig() huma.Config {
+	config := huma.DefaultConfig("Trawl", "1")
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
+	config.CreateHooks = nil // adds $schema to every answer
+	config.Info.Description = "Crawl jobs: submit, follow, read. Errors are RFC 9457 problems with a stable code."
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"bearer": {Type: "http", Scheme: "bearer", Description: "The API key, as a bearer token."},
+		"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key"},
+	}
+	return config
+}
+
+// schemaName names the schemas of the document after the types, which are not
+// exported, with a capital.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// document completes what huma gathered from the handlers' types and returns it.
+func (s *Server) document() ([]byte, error) {
+	api := s.api.OpenAPI()
+	schemas := api.Components.Schemas
+	schemas.Schema(reflect.TypeFor[problem](), true, problemSchema)
+	// huma registers the schema of its own errors, which no route here answers.
+	delete(schemas.Map(), "ErrorModel")
+
+	// The body is read by the strict decoder, so huma is told of it only here:
+	// what it knew before the routes were registered it would decode itself.
+	api.Paths["/v1/jobs"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: schemas.Schema(reflect.TypeFor[submission](), true, "")},
+	}}
+	api.Paths["/v1/jobs/{id}/result"].Get.Responses["200"].Content = map[string]*huma.MediaType{
+		"application/json":     {Schema: &huma.Schema{Type: huma.TypeObject, Description: "The status, with records and errors as arrays."}},
+		"application/x-ndjson": {Schema: schemas.Schema(reflect.TypeFor[record](), true, "")},
+	}
+	return json.Marshal(api)
+}
+
+// inlineScript matches the scripts in a page that the policy must name by their digest.
+var inlineScript = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
+
+// serveDocs serves the OpenAPI document, and a page that shows it. All of both is
+// made here, once.
+func (s *Server) serveDocs() error {
+	doc, err := s.document()
+	if err != nil {
+		return fmt.Errorf("httpapi: OpenAPI document: %w", err)
+	}
+	s.engine.GET(openAPIPath, func(c *gin.Context) { c.Data(http.StatusOK, "application/json", doc) })
+
+	ui := v5emb.New("Trawl", openAPIPath, docsPath)
+	page := pageWriter{header: http.Header{}}
+	r, err := http.NewRequest(http.MethodGet, docsPath, http.NoBody) //nolint:noctx // answered in this process, at once
+	if err != nil {
+		return fmt.Errorf("httpapi: page of the documentation: %w", err)
+	}
+	ui.ServeHTTP(&page, r)
+	if page.Len() == 0 {
+		return fmt.Errorf("httpapi: page of the documentation is empty")
+	}
+	// Scripts of this server and the two in the page itself, nothing from anywhere
+	// else: whatever a description in the document might smuggle in does not run.
+	// The interface sets styles in elements and shows its icons as data.
+	policy := []string{
+		"default-src 'none'", "connect-src 'self'", "img-src 'self' data:", "style-src 'self' 'unsafe-inline'",
+		"base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+	}
+	scripts := "script-src 'self'"
+	for _, m := range inlineScript.FindAllSubmatch(page.Bytes(), -1) {
+		digest := sha256.Sum256(m[1])
+		scripts += " 'sha256-" + base64.StdEncoding.EncodeToString(digest[:]) + "'"
+	}
+	csp := strings.Join(append(policy, scripts), "; ")
+	s.engine.GET(docsPath, func(c *gin.Context) {
+		c.Header("Content-Security-Policy", csp)
+		c.Data(http.StatusOK, "text/html; charset=utf-8", page.Bytes())
+	})
+	s.engine.GET(docsPath+"/*asset", func(c *gin.Context) {
+		switch c.Param("asset") {
+		case "/", "/index.html":
+			c.Redirect(http.StatusMovedPermanently, docsPath)
+		default:
+			c.Header("Cache-Control", "public, max-age=3600") // changes with the binary only
+			ui.ServeHTTP(c.Writer, c.Request)
+		}
+	})
+	return nil
+}
+
+// pageWriter keeps what a handler answers.
+type pageWriter struct {
+	bytes.Buffer
+	header http.Header
+}
+
+func (w *pageWriter) Header() http.Header { return w.header }
+func (w *pageWriter) WriteHeader(int)     {}

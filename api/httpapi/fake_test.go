@@ -1,0 +1,361 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/obs"
+	"example.com/trawl/pkg/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeJobs is a store in memory for what the HTTP edge itself decides. It knows
+// idempotency, since replays are a matter of answers too; a test sets the rest.
+type fakeJobs struct {
+	mu       sync.Mutex
+	jobs     map[crawl.JobRef]crawl.Job
+	digests  map[crawl.JobRef][32]byte
+	created  []store.NewJob
+	failed   []crawl.JobRef // RingFailed
+	asked    []crawl.JobRef // every ref that any call carried
+	listed   []store.ListQuery
+	records  map[crawl.JobRef][]crawl.Page
+	failures map[crawl.JobRef][]crawl.Failure
+
+	err     error                                                     // of every call, when set
+	cancel  func(ref crawl.JobRef, n int) (store.CancelResult, error) // n counts from 1
+	cancels int
+	read    func(ref crawl.JobRef, j *crawl.Job) // sees, and may change, what Job answers
+	rings   []crawl.Ring
+	ringErr error
+	page    func(after int64) error // of Records
+}
+
+func newFake() *fakeJobs {
+	return &fakeJobs{
+		jobs: map[crawl.JobRef]crawl.Job{}, digests: map[crawl.JobRef][32]byte{},
+		records: map[crawl.JobRef][]crawl.Page{}, failures: map[crawl.JobRef][]crawl.Failure{},
+	}
+}
+
+func (f *fakeJobs) Create(_ context.Context, n store.NewJob) (store.Created, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return store.Created{}, f.err
+	}
+	if j, ok := f.jobs[n.Job]; ok {
+		if f.digests[n.Job] != n.Digest {
+			return store.Created{}, &crawl.Fault{Code: crawl.CodeKeyReused, Message: "used for other input", JobID: n.Job.ID}
+		}
+		return store.Created{Job: j, Replayed: true}, nil
+	}
+	j := crawl.Job{
+		ID: n.Job.ID, QueueTaskID: n.Job.ID, State: crawl.Queued, Total: int64(len(n.Inputs)), Queued: int64(len(n.Inputs)),
+		CreatedAt: time.Unix(1_700_000_000, 0), Spec: n.Spec, Tags: n.Tags,
+	}
+	f.created, f.jobs[n.Job], f.digests[n.Job] = append(f.created, n), j, n.Digest
+	return store.Created{Job: j, Rings: []crawl.Ring{{JobRef: n.Job}}}, nil
+}
+
+func (f *fakeJobs) RingFailed(_ context.Context, job crawl.JobRef, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = append(f.failed, job)
+	return nil
+}
+
+func (f *fakeJobs) Job(ctx context.Context, ref crawl.JobRef) (crawl.Job, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, ref)
+	j, ok := f.jobs[ref]
+	switch {
+	case ctx.Err() != nil:
+		return j, ctx.Err()
+	case f.err != nil:
+		return j, f.err
+	case !ok:
+		return j, crawl.Faultf(crawl.CodeNotFound, "the store's own words")
+	}
+	if f.read != nil {
+		f.read(ref, &j)
+		f.jobs[ref] = j
+	}
+	return j, nil
+}
+
+func (f *fakeJobs) List(_ context.Context, q store.ListQuery) (store.JobPage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listed = append(f.listed, q)
+	var page store.JobPage
+	for i := int64(1); i <= int64(q.Limit); i++ {
+		page.Jobs = append(page.Jobs, crawl.Job{ID: fmt.Sprint(q.Before + i)})
+	}
+	page.Next, page.More = q.Before+int64(q.Limit), q.Before == 0
+	return page, f.err
+}
+
+func (f *fakeJobs) Records(ctx context.Context, ref crawl.JobRef, after int64, limit int) (store.RecordPage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, ref)
+	if f.page != nil {
+		if err := f.page(after); err != nil {
+			return store.RecordPage{}, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return store.RecordPage{}, err
+	}
+	if _, ok := f.jobs[ref]; !ok {
+		return store.RecordPage{}, crawl.Faultf(crawl.CodeNotFound, "no such job")
+	}
+	all := f.records[ref]
+	end := min(after+int64(limit), int64(len(all)))
+	return store.RecordPage{
+		Records: all[after:end], Next: end, More: end < int64(len(all)), Ended: f.jobs[ref].State.Terminal(),
+	}, f.err
+}
+
+func (f *fakeJobs) Failures(_ context.Context, ref crawl.JobRef, after int64, limit int) (store.FailurePage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, ref)
+	if _, ok := f.jobs[ref]; !ok {
+		return store.FailurePage{}, crawl.Faultf(crawl.CodeNotFound, "no such job")
+	}
+	all := f.failures[ref]
+	end := min(after+int64(limit), int64(len(all)))
+	return store.FailurePage{
+		Failures: all[after:end], Next: end, More: end < int64(len(all)), Ended: f.jobs[ref].State.Terminal(),
+	}, f.err
+}
+
+func (f *fakeJobs) Cancel(_ context.Context, ref crawl.JobRef) (store.CancelResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cancels++
+	f.asked = append(f.asked, ref)
+	if f.cancel != nil {
+		return f.cancel(ref, f.cancels)
+	}
+	j, ok := f.jobs[ref]
+	if !ok {
+		return store.CancelResult{}, crawl.Faultf(crawl.CodeNotFound, "no such job")
+	}
+	return store.CancelResult{State: j.State}, f.err
+}
+
+func (f *fakeJobs) Delete(_ context.Context, ref crawl.JobRef) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, ref)
+	switch j, ok := f.jobs[ref]; {
+	case !ok:
+		return crawl.Faultf(crawl.CodeNotFound, "no such job")
+	case !j.State.Terminal():
+		return &crawl.Fault{Code: crawl.CodeJobNotTerminal, Message: "the job has not ended", JobID: ref.ID}
+	}
+	delete(f.jobs, ref)
+	return nil
+}
+
+func (f *fakeJobs) Ready(context.Context) error { return f.err }
+
+func (f *fakeJobs) Ring(ctx context.Context, rings ...crawl.Ring) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	f.rings = append(f.rings, rings...)
+	return f.ringErr
+}
+
+// add puts a job in the given state into the fake and returns its id.
+func (f *fakeJobs) add(tenant string, state crawl.State) crawl.JobRef {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ref := crawl.JobRef{Tenant: tenant, ID: crawl.NewJobID(tenant, "")}
+	f.jobs[ref] = crawl.Job{ID: ref.ID, QueueTaskID: ref.ID, State: state, CreatedAt: time.Unix(1_700_000_000, 0)}
+	return ref
+}
+
+const (
+	keyA = "key-of-tenant-a-0001"
+	keyB = "key-of-tenant-b-0001"
+)
+
+// bench is a server over a fake, with its log.
+type bench struct {
+	*fakeJobs
+	server *Server
+	logs   *syncBuffer
+	reg    *prometheus.Registry
+}
+
+// syncBuffer is a log that a test reads while the server writes.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	sources, err := crawl.ParseSources("*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{fakeJobs: newFake(), logs: &syncBuffer{}, reg: obs.NewRegistry()}
+	log, err := obs.NewLogger(b.logs, obs.FormatJSON, slog.LevelDebug)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.server, err = New(Options{
+		Listen: "127.0.0.1:0", Jobs: b.fakeJobs, Doorbell: b.fakeJobs, Keys: map[string][]string{"a": {keyA}, "b": {keyB}},
+		Sources: sources, Limits: crawl.DefaultLimits(), MaxRunning: 10, Logger: log, Registry: b.reg,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// answer is a response with its body read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) problem(t *testing.T) problem {
+	t.Helper()
+	var p problem
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
+		t.Fatalf("the body is no problem: %v in %q", err, a.body)
+	}
+	if got := a.header.Get("Content-Type"); got != problemType {
+		t.Errorf("Content-Type %q, want %q", got, problemType)
+	}
+	if p.Status != a.status || p.RequestID == "" || p.RequestID != a.header.Get("X-Request-ID") || p.Title == "" || p.Detail == "" {
+		t.Errorf("incomplete problem %+v of status %d", p, a.status)
+	}
+	return p
+}
+
+// wantProblem checks status and code, and returns the problem.
+func (a answer) wantProblem(t *testing.T, status int, code crawl.Code) problem {
+	t.Helper()
+	p := a.problem(t)
+	if a.status != status || p.Code != code {
+		t.Errorf("%d %s (%s %v), want %d %s", a.status, p.Code, p.Detail, p.Errors, status, code)
+	}
+	return p
+}
+
+func (a answer) decode(t *testing.T, status int, into any) {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("%d %s, want %d", a.status, a.body, status)
+	}
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		t.Fatalf("%v in %q", err, a.body)
+	}
+}
+
+// request makes one with the key of tenant a; edit may change it.
+func request(method, target, body string, edit ...func(*http.Request)) *http.Request {
+	r := httptest.NewRequest(method, "http://api.test/", strings.NewReader(body))
+	// Set by hand, since some tests ask for what net/url would not take.
+	path, query, _ := strings.Cut(target, "?")
+	r.URL.Path, r.URL.RawQuery = path, query
+	r.Header.Set("Authorization", "Bearer "+keyA)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, e := range edit {
+		e(r)
+	}
+	return r
+}
+
+func header(name string, values ...string) func(*http.Request) {
+	return func(r *http.Request) { r.Header[http.CanonicalHeaderKey(name)] = values }
+}
+
+func (b *bench) do(r *http.Request) answer {
+	w := httptest.NewRecorder()
+	b.server.Handler().ServeHTTP(w, r)
+	res := w.Result()
+	body, _ := io.ReadAll(res.Body)
+	return answer{res.StatusCode, res.Header, string(body)}
+}
+
+func (b *bench) call(method, target, body string, edit ...func(*http.Request)) answer {
+	return b.do(request(method, target, body, edit...))
+}
+
+// counts reports whether /metrics has the line.
+func (b *bench) counts(line string) bool {
+	return slices.Contains(strings.Split(b.call("GET", "/metrics", "").body, "\n"), line)
+}
+
+func fieldRules(p problem) []string {
+	var all []string
+	for _, f := range p.Errors {
+		all = append(all, f.Field+":"+f.Rule)
+	}
+	return all
+}
+
+func sorted[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+var errBroken = errors.New("dial tcp 10.1.2.3:6379: secret detail")
+
+var (
+	nopLogger        = slog.New(slog.DiscardHandler)
+	typeOfSubmission = reflect.TypeFor[submission]()
+)
+
+func ginContext(r *http.Request) *gin.Context {
+	c, _ := gin.CreateTestContext(httptest.NewRecorder())
+	c.Request = r
+	return c
+}
+
+// UnmarshalJSON lets tests read what they were answered.
+func (s *spec) UnmarshalJSON(data []byte) error { *s = slices.Clone(data); return nil }

@@ -1,0 +1,385 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/store"
+)
+
+const (
+	// MaxBody bounds the body of a submission, in bytes: 10,000 URLs of 200 bytes.
+	MaxBody = 2 << 20
+
+	maxIdempotencyKey = 255
+
+	// cancelWait is how long a cancel waits for the end. The store promises it
+	// within 5 s, workers that were killed included.
+	cancelWait = 10 * time.Second
+	// cancelPoll is how often a cancel looks. A status read takes the store well
+	// under a millisecond, and the usual end comes within one request of a page.
+	cancelPoll = 100 * time.Millisecond
+
+	// afterAnswer bounds what is still done for a stored job when its client may
+	// be gone: an accepted job runs, whoever listens.
+	afterAnswer = 5 * time.Second
+)
+
+type submitInput struct {
+	// Key is read from the request itself: huma shows the first of two.
+	Key string `header:"Idempotency-Key" doc:"Names the submission: the same key with the same input answers the same job, with other input 409. 1 to 255 visible ASCII characters after trimming, case-sensitive, given once. Without it each call is a new job." maxLength:"255" pattern:"^[!-~]+$"`
+}
+
+type submitOutput struct {
+	Location string `header:"Location" doc:"Where the job is read."`
+	Replayed string `header:"Idempotent-Replayed" doc:"true when the job was created by an earlier submission of the same key."`
+	Body     status
+}
+
+func (s *Server) submit(ctx context.Context, x *exchange, _ *submitInput) (*submitOutput, error) {
+	created, err := s.create(ctx, x)
+	if err != nil {
+		s.metrics.submitted(outcomeRefused, crawl.CodeOf(err))
+		return nil, err
+	}
+	out := &submitOutput{Location: "/v1/jobs/" + created.Job.ID}
+	outcome := outcomeCreated
+	if created.Replayed {
+		outcome, out.Replayed = outcomeReplayed, "true"
+	}
+	s.metrics.submitted(outcome, "")
+	if message := s.ring(ctx, x, created.Rings, created.Job.ID); message != "" && !created.Job.State.Terminal() {
+		created.Job.WaitingFor, created.Job.Error = "dispatch", message
+	}
+	out.Body = statusOf(&created.Job)
+	return out, nil
+}
+
+// create turns a request into a stored job.
+func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error) {
+	key, err := idempotencyKey(x.c.Request.Header)
+	if err != nil {
+		return store.Created{}, err
+	}
+	body := bodies.Get().(*bytes.Buffer) //nolint:forcetypeassert // nothing else is put in
+	defer func() {
+		if body.Cap() <= 64<<10 { // one large submission must not keep its memory for all small ones
+			body.Reset()
+			bodies.Put(body)
+		}
+	}()
+	if err := readBody(x.c.Writer, x.c.Request, body); err != nil {
+		return store.Created{}, err
+	}
+	var in submission
+	if err := decodeStrict(body.Bytes(), &in); err != nil {
+		return store.Created{}, err
+	}
+	sp := crawl.Spec(in)
+	plan, inputs, err := sp.Plan(s.o.Limits, s.o.Sources)
+	if err != nil {
+		return store.Created{}, err
+	}
+	// The spec is stored as it was decoded, not as it was sent: what is shown
+	// later is what was done.
+	stored, err := json.Marshal(in)
+	if err != nil {
+		return store.Created{}, err
+	}
+	x.job = crawl.NewJobID(x.tenant, key)
+	return s.o.Jobs.Create(ctx, store.NewJob{
+		Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: sp.Digest(),
+		Spec: stored, Plan: plan, Inputs: inputs, Tags: sp.Tags, MaxRunning: s.o.MaxRunning,
+	})
+}
+
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// idempotencyKey returns the key of a request, "" for none. A key that is cut,
+// or of which one of two is taken, would name somebody else's submission.
+func idempotencyKey(h http.Header) (string, error) {
+	given := h.Values("Idempotency-Key")
+	if len(given) == 0 {
+		return "", nil
+	}
+	if len(given) > 1 {
+		return "", malformed("Idempotency-Key is given more than once.")
+	}
+	key := strings.Trim(given[0], " \t")
+	if key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' }) {
+		return "", malformed("Idempotency-Key must have 1 to %d visible ASCII characters.", maxIdempotencyKey)
+	}
+	return key, nil
+}
+
+// readBody reads the body of a request into buf, if it is JSON and not larger
+// than [MaxBody].
+func readBody(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) error {
+	const wanted = "Send a JSON object as Content-Type: application/json, not compressed."
+	media, param, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if charset := param["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return crawl.Faultf(codeUnsupportedMediaType, "The Content-Type of the body is missing or not supported. %s", wanted)
+	}
+	// Not decoded on purpose: a limit on decoded bytes is one more thing to get
+	// wrong, for bodies that are a few hundred bytes.
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return crawl.Faultf(codeUnsupportedMediaType, "The Content-Encoding of the body is not supported. %s", wanted)
+	}
+	tooLarge := crawl.Faultf(crawl.CodeBodyTooLarge, "The body is larger than %d bytes. Submit several jobs.", MaxBody)
+	if r.ContentLength > MaxBody {
+		return tooLarge
+	}
+	var limit *http.MaxBytesError
+	_, err = buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody))
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &limit):
+		return tooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return malformed("The body did not arrive in time.")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return malformed("The body is shorter than announced.")
+	}
+	return &crawl.Fault{Code: crawl.CodeMalformed, Message: "The body could not be read.", Err: err}
+}
+
+// ring rings for what the store decided, and returns why job is not rung, "" when
+// all is well. A ring that fails is no fault of the call: the job is stored, the
+// store is told, and a sweep rings again. Neither may depend on the client still
+// being there.
+func (s *Server) ring(ctx context.Context, x *exchange, rings []crawl.Ring, job string) string {
+	if len(rings) == 0 {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterAnswer)
+	defer cancel()
+	err := s.o.Doorbell.Ring(ctx, rings...)
+	if err == nil {
+		return ""
+	}
+	s.metrics.ringsFailed.Add(float64(len(rings)))
+	s.log.WarnContext(ctx, "ring failed", slog.String("request_id", x.id), slog.Int("rings", len(rings)), slog.Any("err", err))
+	const message = "The queue did not take the job. It is kept and will be dispatched as soon as the queue answers."
+	about := ""
+	for _, r := range rings {
+		if r.ID == job {
+			about = message
+		}
+		if err := s.o.Jobs.RingFailed(ctx, r.JobRef, message); err != nil {
+			s.log.WarnContext(ctx, "ring failed, and the store could not be told", slog.String("job_id", r.ID), slog.Any("err", err))
+		}
+	}
+	return about
+}
+
+type jobInput struct {
+	ID string `path:"id" doc:"Identity of the job."`
+}
+
+type jobOutput struct {
+	Body status
+}
+
+// ref names the job of a path. What has not the form of an id is no job's, and
+// never becomes part of a key.
+func (x *exchange) ref(id string) (crawl.JobRef, error) {
+	if !crawl.ValidJobID(id) {
+		return crawl.JobRef{}, crawl.Faultf(crawl.CodeNotFound, "no such job")
+	}
+	x.job = id
+	return crawl.JobRef{Tenant: x.tenant, ID: id}, nil
+}
+
+func (s *Server) job(ctx context.Context, x *exchange, in *jobInput) (*jobOutput, error) {
+	ref, err := x.ref(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	j, err := s.o.Jobs.Job(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &jobOutput{Body: statusOf(&j)}, nil
+}
+
+type listInput struct {
+	State        string    `query:"state" enum:"queued,running,paused,cancelling,completed,completed_with_errors,failed,cancelled" doc:"Only jobs in this state."`
+	Tag          string    `query:"tag" doc:"Only jobs with this tag."`
+	CreatedAfter string    `query:"created_after" format:"date-time" doc:"Only jobs that were created later."`
+	Limit        listLimit `query:"limit"`
+	Cursor       string    `query:"cursor" doc:"The next_cursor of the page before."`
+}
+
+type listOutput struct {
+	Body page[status] `nameHint:"JobPage"`
+}
+
+func (s *Server) list(ctx context.Context, x *exchange, in *listInput) (*listOutput, error) {
+	p := params{faults: x.query}
+	q := store.ListQuery{
+		Tenant: x.tenant, State: p.state(in.State), Tag: in.Tag, CreatedAfter: p.time("created_after", in.CreatedAfter),
+		Before: p.cursor(cursorJobs, in.Cursor), Limit: p.limit(string(in.Limit), listLimitDefault, listLimitMax),
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	found, err := s.o.Jobs.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &listOutput{Body: page[status]{Items: make([]status, len(found.Jobs)), HasMore: found.More}}
+	for i := range found.Jobs {
+		out.Body.Items[i] = statusOf(&found.Jobs[i])
+	}
+	if found.More {
+		next := encodeCursor(cursorJobs, found.Next)
+		out.Body.NextCursor = &next
+	}
+	return out, nil
+}
+
+// cancel asks for the end of a job and waits for it. When the grace of what is in
+// flight is over it asks again: the store then revokes what no worker gave back,
+// so the end does not depend on any worker. A client that hangs up changes
+// nothing, since a sweep ends the job too.
+func (s *Server) cancel(ctx context.Context, x *exchange, in *jobInput) (*jobOutput, error) {
+	ref, err := x.ref(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, cancelWait)
+	defer stop()
+	grace, err := s.askToCancel(ctx, x, ref)
+	if err != nil {
+		return nil, err
+	}
+	revoke := time.NewTimer(grace)
+	defer revoke.Stop()
+	poll := time.NewTicker(cancelPoll)
+	defer poll.Stop()
+	for {
+		j, err := s.o.Jobs.Job(ctx, ref)
+		if err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+		if err == nil && j.State.Terminal() {
+			return &jobOutput{Body: statusOf(&j)}, nil
+		}
+		select {
+		case <-poll.C:
+		case <-revoke.C:
+			if grace, err = s.askToCancel(ctx, x, ref); err != nil && ctx.Err() == nil {
+				return nil, err
+			}
+			revoke.Reset(grace)
+		case <-ctx.Done():
+			// The wait is over, not the cancel: the answer is where the job is now.
+			return s.job(context.WithoutCancel(ctx), x, in)
+		}
+	}
+}
+
+// askToCancel returns how long what is in flight has until it is revoked.
+func (s *Server) askToCancel(ctx context.Context, x *exchange, ref crawl.JobRef) (time.Duration, error) {
+	res, err := s.o.Jobs.Cancel(ctx, ref)
+	if err != nil {
+		return 0, err
+	}
+	s.ring(ctx, x, res.Rings, ref.ID)
+	// Never zero: a store that says "now" for ever must not be asked in a loop.
+	return max(res.GraceLeft, cancelPoll), nil
+}
+
+type deleteOutput struct{}
+
+func (s *Server) remove(ctx context.Context, x *exchange, in *jobInput) (*deleteOutput, error) {
+	ref, err := x.ref(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.o.Jobs.Delete(ctx, ref); err != nil {
+		return nil, err
+	}
+	return &deleteOutput{}, nil
+}
+
+type pageInput struct {
+	ID     string    `path:"id" doc:"Identity of the job."`
+	Limit  pageLimit `query:"limit"`
+	Cursor string    `query:"cursor" doc:"The next_cursor of the page before. A cursor answers the same page each time, but for what was added behind it."`
+}
+
+type recordsOutput struct {
+	Body page[record] `nameHint:"RecordPage"`
+}
+
+type failuresOutput struct {
+	Body page[failure] `nameHint:"FailurePage"`
+}
+
+// pageOf reads what the two lists of a job have in common.
+func (x *exchange) pageOf(kind byte, in *pageInput) (ref crawl.JobRef, after int64, limit int, err error) {
+	if ref, err = x.ref(in.ID); err != nil {
+		return ref, 0, 0, err
+	}
+	p := params{faults: x.query}
+	after, limit = p.cursor(kind, in.Cursor), p.limit(string(in.Limit), pageLimitDefault, pageLimitMax)
+	return ref, after, limit, p.err()
+}
+
+// nextCursor returns nil only when nothing can come behind the last entry.
+func nextCursor(kind byte, next int64, more, ended bool) *string {
+	if ended && !more {
+		return nil
+	}
+	cursor := encodeCursor(kind, next)
+	return &cursor
+}
+
+func (s *Server) records(ctx context.Context, x *exchange, in *pageInput) (*recordsOutput, error) {
+	ref, after, limit, err := x.pageOf(cursorRecords, in)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.o.Jobs.Records(ctx, ref, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]record, len(found.Records))
+	for i := range found.Records {
+		items[i] = recordOf(&found.Records[i])
+	}
+	return &recordsOutput{Body: page[record]{
+		Items: items, HasMore: found.More, NextCursor: nextCursor(cursorRecords, found.Next, found.More, found.Ended),
+	}}, nil
+}
+
+func (s *Server) failures(ctx context.Context, x *exchange, in *pageInput) (*failuresOutput, error) {
+	ref, after, limit, err := x.pageOf(cursorErrors, in)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.o.Jobs.Failures(ctx, ref, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]failure, len(found.Failures))
+	for i := range found.Failures {
+		items[i] = failureOf(&found.Failures[i])
+	}
+	return &failuresOutput{Body: page[failure]{
+		Items: items, HasMore: found.More, NextCursor: nextCursor(cursorErrors, found.Next, found.More, found.Ended),
+	}}, nil
+}

@@ -1,0 +1,190 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/store"
+)
+
+// resultPage is how many records a download reads from the store at a time: the
+// most that it holds of a job of any size.
+const resultPage = 500
+
+type resultInput struct {
+	ID     string `path:"id" doc:"Identity of the job."`
+	Format string `query:"format" enum:"json,ndjson" doc:"json (the default): the status with records and errors in it, as arrays. ndjson: the records alone, one a line."`
+}
+
+type resultOutput struct {
+	ContentType string `header:"Content-Type"`
+	Disposition string `header:"Content-Disposition"`
+	Body        func(huma.Context)
+}
+
+// result streams the whole result of an ended job. Everything that can be
+// refused is, before the first byte; what fails after it breaks the connection,
+// so that half a document is never taken for a whole one.
+func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*resultOutput, error) {
+	ref, err := x.ref(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	p := params{faults: x.query}
+	switch in.Format {
+	case "", "json", "ndjson":
+	case "csv":
+		p.add("format", "unsupported", "csv is not supported yet; use json or ndjson")
+	default:
+		p.add("format", "enum", "must be json or ndjson")
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	j, err := s.o.Jobs.Job(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if !j.State.Terminal() {
+		return nil, &crawl.Fault{
+			Code: crawl.CodeJobNotTerminal, JobID: j.ID,
+			Message: "The job has not ended, so its result is not whole. Wait for the end, cancel it, or read /records.",
+		}
+	}
+	first, err := s.o.Jobs.Records(ctx, ref, 0, resultPage)
+	if err != nil {
+		return nil, err
+	}
+
+	d := download{s: s, ref: ref, records: first}
+	out := &resultOutput{ContentType: "application/json", Body: func(huma.Context) { d.run(ctx, x, nil) }}
+	name := j.ID + ".json"
+	if in.Format == "ndjson" {
+		out.ContentType, name = "application/x-ndjson", j.ID+".ndjson"
+	} else {
+		head := statusOf(&j)
+		out.Body = func(huma.Context) { d.run(ctx, x, &head) }
+	}
+	// The id has a form that needs no quoting: see crawl.ValidJobID.
+	out.Disposition = fmt.Sprintf("attachment; filename=%q", name)
+	return out, nil
+}
+
+// download is one result on its way.
+type download struct {
+	s       *Server
+	ref     crawl.JobRef
+	records store.RecordPage // the first page, read before the answer began
+	w       *bufio.Writer
+	enc     *json.Encoder
+}
+
+// run writes the document that head begins, or the records alone without one.
+func (d *download) run(ctx context.Context, x *exchange, head *status) {
+	rc := http.NewResponseController(x.c.Writer)
+	d.w = bufio.NewWriterSize(x.c.Writer, 32<<10)
+	d.enc = json.NewEncoder(d.w)
+	d.enc.SetEscapeHTML(false)
+
+	flush := func() error {
+		d.s.extend(x.c) // for every page: what is slow but reads is served to the end
+		if err := d.w.Flush(); err != nil {
+			return err
+		}
+		return rc.Flush()
+	}
+	var err error
+	if head == nil {
+		err = d.writeRecords(ctx, "", flush)
+	} else {
+		err = d.document(ctx, head, flush)
+	}
+	if err == nil {
+		err = flush()
+	}
+	if err != nil {
+		x.fail(err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// resultHead is a status without the number of records, whose name the records
+// themselves have in this document.
+type resultHead struct {
+	*status
+	Records *struct{} `json:"records,omitempty"`
+}
+
+func (d *download) document(ctx context.Context, head *status, flush func() error) error {
+	open, err := json.Marshal(resultHead{status: head})
+	if err != nil {
+		return err
+	}
+	_, _ = d.w.Write(bytes.TrimSuffix(open, []byte("}"))) // its error comes back at the next flush
+	_, _ = d.w.WriteString(`,"records":[`)
+	if err := d.writeRecords(ctx, ",", flush); err != nil {
+		return err
+	}
+	_, _ = d.w.WriteString(`],"errors":[`)
+	if err := d.writeFailures(ctx, flush); err != nil {
+		return err
+	}
+	_, err = d.w.WriteString("]}\n")
+	return err
+}
+
+func (d *download) writeRecords(ctx context.Context, separator string, flush func() error) error {
+	found, n := d.records, 0
+	for {
+		for i := range found.Records {
+			if err := d.item(&n, separator, recordOf(&found.Records[i])); err != nil {
+				return err
+			}
+		}
+		if !found.More {
+			return nil
+		}
+		err := flush()
+		if err != nil {
+			return err
+		}
+		if found, err = d.s.o.Jobs.Records(ctx, d.ref, found.Next, resultPage); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *download) writeFailures(ctx context.Context, flush func() error) error {
+	for after, n := int64(0), 0; ; {
+		found, err := d.s.o.Jobs.Failures(ctx, d.ref, after, resultPage)
+		if err != nil {
+			return err
+		}
+		for i := range found.Failures {
+			if err := d.item(&n, ",", failureOf(&found.Failures[i])); err != nil {
+				return err
+			}
+		}
+		if !found.More {
+			return nil
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		after = found.Next
+	}
+}
+
+func (d *download) item(n *int, separator string, v any) error {
+	if *n++; *n > 1 {
+		_, _ = d.w.WriteString(separator)
+	}
+	return d.enc.Encode(v)
+}

@@ -1,0 +1,315 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/obs"
+	"example.com/trawl/pkg/store"
+)
+
+// Limits of one connection. The handlers are quick; these are against clients
+// that are not.
+const (
+	readHeaderTimeout = 5 * time.Second
+	// readTimeout is for header and body together: 2 MiB in 30 s is 70 kB/s.
+	readTimeout = 30 * time.Second
+	// writeTimeout is for each piece of an answer, see Server.extend. Over the
+	// whole answer it would cut long downloads.
+	writeTimeout = 30 * time.Second
+	// idleTimeout is longer than the 60 to 90 s of the usual proxies, so that the
+	// side that reuses a connection is the one that closes it.
+	idleTimeout = 120 * time.Second
+	// maxHeaderBytes leaves room for a proxy's additions; the standard library's
+	// default is a megabyte a connection.
+	maxHeaderBytes = 64 << 10
+
+	readyTimeout = 2 * time.Second
+
+	// defaultStopGrace is longer than the longest wait of a handler, cancelWait.
+	defaultStopGrace = 20 * time.Second
+)
+
+// Jobs is what the API needs of the store. *store.Store is one; its contract is
+// there. Every error is a *crawl.Fault or a defect.
+type Jobs interface {
+	Create(ctx context.Context, n store.NewJob) (store.Created, error)
+	RingFailed(ctx context.Context, job crawl.JobRef, message string) error
+	Job(ctx context.Context, job crawl.JobRef) (crawl.Job, error)
+	List(ctx context.Context, q store.ListQuery) (store.JobPage, error)
+	Records(ctx context.Context, job crawl.JobRef, after int64, limit int) (store.RecordPage, error)
+	Failures(ctx context.Context, job crawl.JobRef, after int64, limit int) (store.FailurePage, error)
+	Cancel(ctx context.Context, job crawl.JobRef) (store.CancelResult, error)
+	Delete(ctx context.Context, job crawl.JobRef) error
+	Ready(ctx context.Context) error
+}
+
+// Doorbell enqueues slices: *queue.Doorbell is one.
+type Doorbell interface {
+	Ring(ctx context.Context, rings ...crawl.Ring) error
+}
+
+// Options are what a server is made of.
+type Options struct {
+	Listen   string   // host:port to listen on; port 0 takes a free one
+	Jobs     Jobs     // required
+	Doorbell Doorbell // required
+
+	// Keys holds the API keys of each tenant. Only digests of them are kept.
+	Keys    map[string][]string
+	Sources crawl.Sources // what may be submitted
+	Limits  crawl.Limits  // what a submission may ask for
+	// MaxRunning bounds the jobs of one tenant in the queue; at least 1.
+	MaxRunning int
+
+	// StopGrace bounds Stop within Run; 0 means 20 s.
+	StopGrace time.Duration
+	Logger    *slog.Logger         // required
+	Registry  *prometheus.Registry // required: what /metrics shows, and where the server's own go
+}
+
+// Server is the HTTP process as a value: [New], then [Server.Start] and
+// [Server.Stop], or [Server.Run] for both.
+type Server struct {
+	o       Options
+	log     *slog.Logger
+	keys    keyring
+	metrics *metrics
+	engine  *gin.Engine
+	api     huma.API
+	http    *http.Server
+
+	stopping atomic.Bool
+	failed   chan error // at most one: why serving ended by itself
+
+	mu       sync.Mutex
+	listener net.Listener
+	stopped  bool
+}
+
+func init() {
+	// gin's other modes print every route to the standard output, between the log lines.
+	gin.SetMode(gin.ReleaseMode)
+}
+
+// New wires a server. It binds nothing and starts nothing; an error says which
+// option is missing or wrong.
+func New(o Options) (*Server, error) {
+	var faults []error
+	for name, missing := range map[string]bool{
+		"Jobs": o.Jobs == nil, "Doorbell": o.Doorbell == nil, "Logger": o.Logger == nil, "Registry": o.Registry == nil,
+		"MaxRunning": o.MaxRunning < 1,
+	} {
+		if missing {
+			faults = append(faults, fmt.Errorf("httpapi: option %s is missing", name))
+		}
+	}
+	keys, err := newKeyring(o.Keys)
+	if err = errors.Join(append(faults, err)...); err != nil {
+		return nil, err
+	}
+	o.Keys = nil
+	if o.StopGrace <= 0 {
+		o.StopGrace = defaultStopGrace
+	}
+	m, err := newMetrics(o.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: metrics: %w", err)
+	}
+	s := &Server{o: o, log: o.Logger, keys: keys, metrics: m, failed: make(chan error, 1)}
+	if err := s.routes(); err != nil {
+		return nil, err
+	}
+	s.http = &http.Server{
+		Handler: s.engine, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	return s, nil
+}
+
+// Handler returns the routes of the server, for tests that need no socket.
+func (s *Server) Handler() http.Handler { return s.engine }
+
+// Start binds the address and serves. A port that is taken is an error, and so
+// is a second start.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil || s.stopped {
+		return errors.New("httpapi: the server was started or stopped before")
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.o.Listen)
+	if err != nil {
+		return fmt.Errorf("httpapi: %w", err)
+	}
+	s.listener = l
+	go func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- fmt.Errorf("httpapi: serving ended: %w", err)
+		}
+	}()
+	s.log.InfoContext(ctx, "listening", slog.String("addr", l.Addr().String()))
+	return nil
+}
+
+// Addr returns the address that the server listens on, "" before Start.
+func (s *Server) Addr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return ""
+	}
+	return s.listener.Addr().String()
+}
+
+// Stop takes no new connections, lets requests end until ctx does, and drops the
+// rest; its error is then ctx's. Stopping twice, or before a start, is harmless.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stopping.Store(true)
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("httpapi: requests were dropped: %w", err), s.http.Close())
+	}
+	return nil
+}
+
+// Run starts the server, and stops it when ctx ends, within Options.StopGrace.
+// It returns nil for an orderly stop.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	var failed error
+	select {
+	case <-ctx.Done():
+	case failed = <-s.failed:
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.StopGrace)
+	defer cancel()
+	return errors.Join(failed, s.Stop(grace))
+}
+
+func (s *Server) routes() error {
+	r := gin.New()
+	// Off, for the answers would be redirects without a problem: a path has one spelling.
+	r.RedirectTrailingSlash = false
+	r.HandleMethodNotAllowed = true
+	// Nothing here asks for the client's address, so no header may set it either.
+	if err := r.SetTrustedProxies(nil); err != nil {
+		return fmt.Errorf("httpapi: %w", err)
+	}
+	r.Use(s.observe)
+	r.NoRoute(func(c *gin.Context) { s.refuse(c, crawl.Faultf(crawl.CodeNotFound, "no such route")) })
+	r.NoMethod(func(c *gin.Context) {
+		s.refuse(c, crawl.Faultf(codeMethodNotAllowed, "This address does not take this method; Allow names those that it does."))
+	})
+	probe := []string{http.MethodGet, http.MethodHead}
+	r.Match(probe, "/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
+	r.Match(probe, "/readyz", s.ready)
+	r.GET("/metrics", gin.WrapH(obs.MetricsHandler(s.o.Registry)))
+	s.engine = r
+
+	s.api = humagin.New(r, apiConfig())
+	register(s, operation("submit-job", http.MethodPost, "/v1/jobs", "Submit a job", http.StatusAccepted,
+		crawl.CodeMalformed, crawl.CodeKeyReused, crawl.CodeExpired, crawl.CodeBodyTooLarge, codeUnsupportedMediaType,
+		crawl.CodeInvalid, crawl.CodeQuotaExceeded, crawl.CodeUnavailable), s.submit)
+	register(s, operation("list-jobs", http.MethodGet, "/v1/jobs", "List jobs, newest first", http.StatusOK,
+		crawl.CodeMalformed, crawl.CodeInvalid), s.list)
+	register(s, operation("get-job", http.MethodGet, "/v1/jobs/{id}", "Read the status of a job", http.StatusOK,
+		crawl.CodeNotFound, crawl.CodeExpired), s.job)
+	register(s, operation("get-result", http.MethodGet, "/v1/jobs/{id}/result", "Download the whole result of an ended job",
+		http.StatusOK, crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired, crawl.CodeInvalid), s.result)
+	register(s, operation("list-records", http.MethodGet, "/v1/jobs/{id}/records",
+		"Read the accepted pages so far, in the order they were recorded", http.StatusOK,
+		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeInvalid), s.records)
+	register(s, operation("list-errors", http.MethodGet, "/v1/jobs/{id}/errors", "Read the failed pages so far", http.StatusOK,
+		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeInvalid), s.failures)
+	register(s, operation("cancel-job", http.MethodPost, "/v1/jobs/{id}/cancel",
+		"Cancel a job; waits up to 10 s for its end", http.StatusOK, crawl.CodeNotFound, crawl.CodeExpired), s.cancel)
+	register(s, operation("delete-job", http.MethodDelete, "/v1/jobs/{id}", "Remove an ended job and all it holds",
+		http.StatusNoContent, crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired), s.remove)
+	return s.serveDocs()
+}
+
+// operation describes a route. Every one can also answer that the key is
+// missing, that the store does not answer, and that something is broken.
+func operation(id, method, path, summary string, success int, codes ...crawl.Code) huma.Operation {
+	op := huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary, DefaultStatus: success, Tags: []string{"jobs"},
+		Security: []map[string][]string{{"bearer": {}}, {"apiKey": {}}}, Responses: map[string]*huma.Response{},
+		// Parameters are checked by params.go, which tells all faults in one way.
+		SkipValidateParams: true,
+	}
+	for _, code := range append(codes, crawl.CodeUnauthenticated, crawl.CodeUnavailable, crawl.CodeInternal) {
+		status := strconv.Itoa(statuses[code])
+		if r := op.Responses[status]; r != nil {
+			r.Description += ", " + string(code)
+			continue
+		}
+		op.Responses[status] = &huma.Response{Description: string(code), Content: map[string]*huma.MediaType{
+			problemType: {Schema: &huma.Schema{Ref: "#/components/schemas/" + problemSchema}},
+		}}
+	}
+	return op
+}
+
+// register adds a route. This is the one place where a request of the API is
+// authenticated, and the one where its error becomes an answer.
+func register[I, O any](s *Server, op huma.Operation, handle func(context.Context, *exchange, *I) (*O, error)) {
+	known := queryNames(reflect.TypeFor[I]())
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		x := exchangeOf(ctx)
+		if err := s.authenticate(x); err != nil {
+			return nil, x.fail(err)
+		}
+		if x.query = queryFaults(x.c.Request.URL.RawQuery, known); x.query != nil && len(known) == 0 {
+			p := params{faults: x.query}
+			return nil, x.fail(p.err())
+		}
+		out, err := handle(ctx, x, in)
+		if err != nil {
+			return nil, x.fail(err)
+		}
+		return out, nil
+	})
+}
+
+func (s *Server) refuse(c *gin.Context, err error) {
+	exchangeOf(c.Request.Context()).fail(err).write(c)
+}
+
+// ready says whether a submission would be taken now, and if not, why.
+func (s *Server) ready(c *gin.Context) {
+	if s.stopping.Load() {
+		s.refuse(c, crawl.Faultf(crawl.CodeUnavailable, "This process is stopping."))
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
+	defer cancel()
+	if err := s.o.Jobs.Ready(ctx); err != nil {
+		if crawl.CodeOf(err) == crawl.CodeInternal {
+			err = &crawl.Fault{Code: crawl.CodeUnavailable, Message: "The store does not answer as it should.", Err: err}
+		}
+		s.refuse(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "ready"})
+}

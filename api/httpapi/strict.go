@@ -1,0 +1,545 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+const (
+	// maxDepth bounds the nesting of a body. The deepest document of the contract
+	// has 6 levels; what is deeper than 32 is made to hurt a parser.
+	maxDepth = 32
+
+	// maxFaults bounds the list of faults in one answer, so that a body of two
+	// megabytes of nonsense does not come back as forty. What is left out is counted.
+	maxFaults = 1000
+
+	// maxName bounds, in runes, how much of a caller's own field name is echoed.
+	maxName = 64
+)
+
+// Rules that the decoder names.
+const (
+	ruleType      = "type"
+	ruleFormat    = "format"
+	ruleUnknown   = "unknown"
+	ruleDuplicate = "duplicate"
+	ruleRange     = "range"
+	ruleTrailing  = "trailing_data"
+	ruleMore      = "more"
+)
+
+// decodeStrict decodes one JSON object into target, a pointer to a struct, and
+// accepts only what has one meaning (RFC 8259, and RFC 7493 for what that leaves
+// open): UTF-8, every name known in its exact spelling and given once, also when
+// letter case is ignored, every value of the type of its field. The names matter
+// because encoding/json alone takes the last of several and folds letter case:
+// whoever checked the first "url" would have checked another than the one used.
+//
+// A null is a field that is not given. A whole number is written without
+// fraction and exponent: 2.0 is refused. A body that is no JSON object is a
+// fault of code malformed; otherwise all faults are in one of code invalid.
+func decodeStrict(data []byte, target any) error {
+	value, err := wellFormed(data)
+	if err != nil {
+		return err
+	}
+	c := checker{data: value}
+	c.object(nil, shapeOf(reflect.TypeOf(target).Elem()))
+	if len(bytes.Trim(data, space)) > len(value) {
+		c.add(nil, ruleTrailing, "there is more after the JSON object; send one object and nothing else")
+	}
+	if c.total > 0 {
+		return &crawl.Fault{
+			Code: crawl.CodeInvalid, Message: "The body breaks rules of the contract; errors names each field and its rule.",
+			Fields: bounded(c.faults, c.total),
+		}
+	}
+	if err := json.Unmarshal(value, target); err != nil {
+		// Not reached by what the checker knows; a fault of one field all the same.
+		var mismatch *json.UnmarshalTypeError
+		field := ""
+		if errors.As(err, &mismatch) {
+			field = mismatch.Field
+		}
+		return &crawl.Fault{Code: crawl.CodeInvalid, Message: "The body does not fit the contract.", Err: err, Fields: []crawl.FieldFault{
+			{Field: field, Rule: ruleType, Message: "has a value of another type than documented"},
+		}}
+	}
+	return nil
+}
+
+const space = " \t\r\n"
+
+// wellFormed returns the first JSON object of data, without space around it, if
+// it is one; whatever follows it is left to the caller.
+func wellFormed(data []byte) ([]byte, error) {
+	body := bytes.TrimLeft(data, space)
+	switch {
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
+		return nil, malformed("The body begins with a byte order mark; send UTF-8 without one.")
+	case !utf8.Valid(data):
+		return nil, malformed("The body is not UTF-8.")
+	case len(body) == 0:
+		return nil, malformed("The body is empty; send a JSON object.")
+	case body[0] != '{':
+		return nil, malformed("The body is not a JSON object.")
+	}
+	end, err := objectEnd(body)
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(body[:end]) {
+		offset := int64(0)
+		var syntax *json.SyntaxError
+		if errors.As(json.Unmarshal(body[:end], &struct{}{}), &syntax) {
+			offset = syntax.Offset
+		}
+		return nil, malformed("The body is not JSON: it goes wrong at byte %d.", int64(len(data)-len(body))+offset)
+	}
+	return body[:end], nil
+}
+
+// objectEnd returns the length of the object that body begins with, looking at
+// brackets and strings only.
+func objectEnd(body []byte) (int, error) {
+	depth := 0
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			end := stringEnd(body, i)
+			if end < 0 {
+				return 0, malformed("The body ends inside a string.")
+			}
+			if loneSurrogate(body[i:end]) {
+				return 0, malformed("The body has a \\u escape of half a character near byte %d.", i)
+			}
+			i = end - 1
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return 0, malformed("The body is nested deeper than %d levels.", maxDepth)
+			}
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1, nil
+			}
+		}
+	}
+	return 0, malformed("The body ends before its object does.")
+}
+
+// stringEnd returns the index behind the string that begins at i, -1 if it does not end.
+func stringEnd(data []byte, i int) int {
+	for i++; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return -1
+}
+
+// loneSurrogate reports whether a string literal escapes half of a surrogate
+// pair. The decoder would put U+FFFD in its place, so that two different inputs
+// became one.
+func loneSurrogate(literal []byte) bool {
+	unit := func(i int) rune {
+		if i+6 > len(literal) || literal[i] != '\\' || literal[i+1] != 'u' {
+			return 0
+		}
+		n, err := strconv.ParseUint(string(literal[i+2:i+6]), 16, 16)
+		if err != nil {
+			return 0
+		}
+		return rune(n)
+	}
+	for i := bytes.IndexByte(literal, '\\'); i >= 0 && i < len(literal); i++ {
+		if literal[i] != '\\' {
+			continue
+		}
+		switch u := unit(i); {
+		case u >= 0xd800 && u < 0xdc00:
+			if low := unit(i + 6); low < 0xdc00 || low > 0xdfff {
+				return true
+			}
+			i += 11
+		case u >= 0xdc00 && u < 0xe000:
+			return true
+		default:
+			i++ // over the escaped character
+		}
+	}
+	return false
+}
+
+func malformed(format string, args ...any) *crawl.Fault {
+	return crawl.Faultf(crawl.CodeMalformed, format, args...)
+}
+
+// bounded cuts a list of faults and says by how much: total is their number.
+func bounded(faults []crawl.FieldFault, total int) []crawl.FieldFault {
+	kept := min(len(faults), maxFaults)
+	if kept == total {
+		return faults
+	}
+	return append(faults[:kept:kept], crawl.FieldFault{
+		Rule: ruleMore, Message: strconv.Itoa(total-kept) + " more faults are not listed",
+	})
+}
+
+// shape is what the checker knows of a Go type: nil means "anything".
+type shape struct {
+	fields map[string]*shape // of an object with known names
+	elem   *shape            // of a list
+	list   bool
+	values *shape // of an object with free names
+	free   bool
+	leaf   reflect.Type // of everything else
+}
+
+var (
+	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// shapeOf reads a type as encoding/json does. It is called for few types, at
+// the start and in tests; its results are kept by the callers.
+func shapeOf(t reflect.Type) *shape {
+	if s, ok := shapes[t]; ok {
+		return s
+	}
+	return newShape(t)
+}
+
+// shapes holds the types that requests are decoded into.
+var shapes = map[reflect.Type]*shape{
+	reflect.TypeFor[submission](): newShape(reflect.TypeFor[submission]()),
+}
+
+func newShape(t reflect.Type) *shape {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if p := reflect.PointerTo(t); p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler) {
+		return &shape{leaf: t}
+	}
+	switch t.Kind() { //nolint:exhaustive // what is not listed is refused below
+	case reflect.Struct:
+		s := &shape{fields: map[string]*shape{}}
+		for _, f := range reflect.VisibleFields(t) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); f.IsExported() && !f.Anonymous && name != "-" {
+				if name == "" {
+					name = f.Name
+				}
+				s.fields[name] = newShape(f.Type)
+			}
+		}
+		return s
+	case reflect.Slice, reflect.Array:
+		return &shape{list: true, elem: newShape(t.Elem())}
+	case reflect.Map:
+		return &shape{free: true, values: newShape(t.Elem())}
+	case reflect.Interface:
+		return nil
+	case reflect.String, reflect.Bool, reflect.Float32, reflect.Float64,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return &shape{leaf: t}
+	default:
+		panic(fmt.Sprintf("httpapi: a request has a field of type %v, which the decoder does not know", t))
+	}
+}
+
+// place is where in the document the checker is; its text is made for faults only.
+type place struct {
+	parent *place
+	name   string
+	index  int // of a list element, when name is empty
+	elem   bool
+}
+
+func (p *place) String() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.elem:
+		return p.parent.String() + "[" + strconv.Itoa(p.index) + "]"
+	}
+	name := p.name
+	if utf8.RuneCountInString(name) > maxName {
+		name = string([]rune(name)[:maxName]) + "…"
+	}
+	if p.parent == nil {
+		return name
+	}
+	return p.parent.String() + "." + name
+}
+
+// checker walks a document that is known to be valid JSON.
+type checker struct {
+	data   []byte
+	pos    int
+	faults []crawl.FieldFault
+	total  int
+}
+
+func (c *checker) add(p *place, rule, message string) {
+	if c.total++; c.total <= maxFaults {
+		c.faults = append(c.faults, crawl.FieldFault{Field: p.String(), Rule: rule, Message: message})
+	}
+}
+
+// next returns the next byte that is not space, without consuming it.
+func (c *checker) next() byte {
+	for {
+		switch b := c.data[c.pos]; b {
+		case ' ', '\t', '\r', '\n':
+			c.pos++
+		default:
+			return b
+		}
+	}
+}
+
+// more consumes a comma, or the end of a list or object, and reports which.
+func (c *checker) more(end byte) bool {
+	b := c.next()
+	c.pos++
+	return b != end
+}
+
+func (c *checker) literal() []byte {
+	start := c.pos
+	c.pos = stringEnd(c.data, start)
+	return c.data[start:c.pos]
+}
+
+func (c *checker) value(p *place, s *shape) {
+	switch b := c.next(); {
+	case b == '{':
+		if s != nil && s.fields == nil && !s.free {
+			c.mismatch(p, s)
+			return
+		}
+		c.object(p, s)
+	case b == '[':
+		if s != nil && !s.list {
+			c.mismatch(p, s)
+			return
+		}
+		c.list(p, s)
+	default:
+		c.scalar(p, s, b)
+	}
+}
+
+// mismatch reports a value of the wrong kind and walks over it. A leaf that
+// decodes itself may accept any kind: it is asked.
+func (c *checker) mismatch(p *place, s *shape) {
+	start := c.pos
+	if c.data[c.pos] == '{' {
+		c.object(p, nil)
+	} else {
+		c.list(p, nil)
+	}
+	c.leaf(p, s, c.data[start:c.pos])
+}
+
+func (c *checker) object(p *place, s *shape) {
+	c.next()
+	c.pos++ // {
+	seen := map[string]string{}
+	for c.next() == '"' {
+		name := unquote(c.literal())
+		here := &place{parent: p, name: name}
+		known, member := true, (*shape)(nil)
+		if s != nil && s.fields != nil {
+			member, known = s.fields[name]
+		} else if s != nil {
+			member = s.values
+		}
+		folded := fold(name)
+		first, again := seen[folded]
+		switch {
+		case again && first == name:
+			c.add(here, ruleDuplicate, "is given more than once")
+		case again:
+			c.add(here, ruleDuplicate, "is "+strconv.Quote(clip(first))+" in other letter case; give it once, in the documented spelling")
+		case !known:
+			c.add(here, ruleUnknown, unknownMessage(s, folded))
+		}
+		seen[folded] = name
+		c.next()
+		c.pos++ // :
+		if c.next() == 'n' {
+			c.pos += len("null")
+		} else {
+			c.value(here, member)
+		}
+		if !c.more('}') {
+			return
+		}
+	}
+	c.pos++ // } of an empty object
+}
+
+func unknownMessage(s *shape, folded string) string {
+	for name := range s.fields {
+		if fold(name) == folded {
+			return "is not known in this spelling; use " + name
+		}
+	}
+	return "is not a known field; correct or remove it"
+}
+
+func (c *checker) list(p *place, s *shape) {
+	c.pos++ // [
+	if c.next() == ']' {
+		c.pos++
+		return
+	}
+	var elem *shape
+	if s != nil {
+		elem = s.elem
+	}
+	for here := (&place{parent: p, elem: true}); ; here.index++ {
+		c.value(here, elem)
+		if !c.more(']') {
+			return
+		}
+	}
+}
+
+func (c *checker) scalar(p *place, s *shape, b byte) {
+	start := c.pos
+	if b == '"' {
+		c.literal()
+	} else {
+		for c.pos < len(c.data) && !bytes.ContainsRune([]byte(",]}"+space), rune(c.data[c.pos])) {
+			c.pos++
+		}
+	}
+	if s != nil {
+		c.leaf(p, s, c.data[start:c.pos])
+	}
+}
+
+// leaf checks one value against the type of its field.
+func (c *checker) leaf(p *place, s *shape, raw []byte) {
+	isString := raw[0] == '"'
+	switch {
+	case s.list:
+		c.add(p, ruleType, "must be a list")
+		return
+	case s.leaf == nil:
+		c.add(p, ruleType, "must be an object")
+		return
+	case raw[0] == 'n': // only elements of lists come here: null elsewhere is "not given"
+		c.add(p, ruleType, "must not be null")
+		return
+	}
+	switch v := reflect.New(s.leaf).Interface().(type) {
+	case json.Unmarshaler:
+		if err := v.UnmarshalJSON(raw); err != nil {
+			c.add(p, formatOrType(isString), messageOf(err))
+		}
+		return
+	case encoding.TextUnmarshaler:
+		if !isString {
+			c.add(p, ruleType, "must be a string")
+		} else if err := v.UnmarshalText([]byte(unquote(raw))); err != nil {
+			c.add(p, ruleFormat, messageOf(err))
+		}
+		return
+	}
+	switch s.leaf.Kind() { //nolint:exhaustive // newShape lets no other kind through
+	case reflect.String:
+		if !isString {
+			c.add(p, ruleType, "must be a string")
+		}
+	case reflect.Bool:
+		if raw[0] != 't' && raw[0] != 'f' {
+			c.add(p, ruleType, "must be true or false")
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		_, err := strconv.ParseInt(string(raw), 10, s.leaf.Bits())
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			c.add(p, ruleRange, "is a larger number than can be used here")
+		case err != nil:
+			c.add(p, ruleType, "must be a whole number, written without fraction and exponent")
+		}
+	case reflect.Float32, reflect.Float64:
+		_, err := strconv.ParseFloat(string(raw), s.leaf.Bits())
+		switch {
+		case isString || raw[0] == 't' || raw[0] == 'f' || raw[0] == '{' || raw[0] == '[':
+			c.add(p, ruleType, "must be a number")
+		case err != nil:
+			c.add(p, ruleRange, "is a larger number than can be used here")
+		}
+	}
+}
+
+func formatOrType(isString bool) string {
+	if isString {
+		return ruleFormat
+	}
+	return ruleType
+}
+
+// messageOf returns what a type of the domain says about its input. These texts
+// are written for callers; a Fault's cause is not.
+func messageOf(err error) string {
+	var f *crawl.Fault
+	if errors.As(err, &f) {
+		return f.Message
+	}
+	return err.Error()
+}
+
+// unquote returns the value of a string literal that is known to be valid.
+func unquote(literal []byte) string {
+	if bytes.IndexByte(literal, '\\') < 0 {
+		return string(literal[1 : len(literal)-1])
+	}
+	var s string
+	_ = json.Unmarshal(literal, &s) // cannot fail: the document was checked
+	return s
+}
+
+func clip(s string) string {
+	if r := []rune(s); len(r) > maxName {
+		return string(r[:maxName]) + "…"
+	}
+	return s
+}
+
+// fold returns the same string for all that differ in letter case only, by the
+// simple folding of Unicode, as encoding/json compares names: there the long s
+// (U+017F) equals s and the Kelvin sign equals k.
+func fold(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && !('A' <= r && r <= 'Z') {
+			return r // the least of its orbit but for letters, whose lower case stands for them
+		}
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		if 'A' <= least && least <= 'Z' {
+			least += 'a' - 'A'
+		}
+		return least
+	}, s)
+}

@@ -1,0 +1,372 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+const oneURL = `{"urls":["https://site.test/"]}`
+
+func TestSubmit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	a := b.call("POST", "/v1/jobs", `{"urls":["https://site.test/a","https://site.test/b"],"tags":["x"],"max_pages":null}`)
+	var got map[string]any
+	a.decode(t, 202, &got)
+	id, _ := got["job_id"].(string)
+	if !crawl.ValidJobID(id) || a.header.Get("Location") != "/v1/jobs/"+id || a.header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("job_id %q, headers %v", id, a.header)
+	}
+	want := map[string]any{
+		"job_id": id, "queue_task_id": id, "state": "queued", "stop_reason": nil, "waiting_for": nil, "position": nil, "error": nil,
+		"retry_of": nil, "total": 2., "processed": 0., "accepted": 0., "failed": 0., "queued": 2., "active": 0., "deferred": 0.,
+		"skipped": 0., "cancelled": 0., "records": 0., "skipped_by_reason": map[string]any{}, "failed_by_type": map[string]any{},
+		"refused_by_reason": map[string]any{}, "report": map[string]any{"discovered": 2.}, "bytes": 0.,
+		"created_at": "2023-11-14T22:13:20Z", "started_at": nil, "ended_at": nil, "expires_at": nil, "tags": []any{"x"},
+		"spec": map[string]any{"urls": []any{"https://site.test/a", "https://site.test/b"}, "tags": []any{"x"}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	n := b.created[0]
+	if n.Job != (crawl.JobRef{Tenant: "a", ID: id}) || n.MaxRunning != 10 || len(n.Inputs) != 2 || n.IdempotencyKey != "" {
+		t.Errorf("stored %+v", n)
+	}
+	if d := cmp.Diff([]crawl.Ring{{JobRef: n.Job}}, b.rings); d != "" {
+		t.Errorf("rings -want +got:\n%s", d)
+	}
+	if second := b.call("POST", "/v1/jobs", oneURL); second.header.Get("Location") == a.header.Get("Location") {
+		t.Error("without a key, two submissions are one job")
+	}
+}
+
+// JOB-03: inputs are compared as what they mean, not as bytes; another meaning
+// under the same key is refused and names the first job. The documented rule for
+// defaults: given explicitly they are another input. For numbers: 2.0 is refused.
+func TestIdempotencyJOB03(t *testing.T) {
+	t.Parallel()
+	const first = `{"seed_url":"http://site.test/","max_depth":2,"include":["/a","/b"]}`
+	for _, tt := range []struct {
+		name, body string
+		status     int
+	}{
+		{"the same bytes", first, 202},
+		{"order of names", `{"include":["/a","/b"],"max_depth":2,"seed_url":"http://site.test/"}`, 202},
+		{"space", "{ \"seed_url\" : \"http://site.test/\" ,\n\t\"max_depth\" : 2, \"include\":[\"/a\" , \"/b\"] }\n", 202},
+		{"escaped name", `{"\u0073eed_url":"http://site.test/","max_depth":2,"include":["/a","/b"]}`, 202},
+		{"escaped slashes", `{"seed_url":"http:\/\/site.test\/","max_depth":2,"include":["\/a","/b"]}`, 202},
+		{"null is absent", `{"seed_url":"http://site.test/","max_depth":2,"include":["/a","/b"],"max_pages":null}`, 202},
+		{"explicit default", `{"seed_url":"http://site.test/","max_depth":2,"include":["/a","/b"],"max_pages":100}`, 409},
+		{"order of a list", `{"seed_url":"http://site.test/","max_depth":2,"include":["/b","/a"]}`, 409},
+		{"other value", `{"seed_url":"http://site.test/","max_depth":3,"include":["/a","/b"]}`, 409},
+		{"2.0", `{"seed_url":"http://site.test/","max_depth":2.0,"include":["/a","/b"]}`, 422},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b, key := newBench(t), header("Idempotency-Key", "k-3")
+			location := b.call("POST", "/v1/jobs", first, key).header.Get("Location")
+			id := strings.TrimPrefix(location, "/v1/jobs/")
+			if id != crawl.NewJobID("a", "k-3") {
+				t.Fatalf("the id %q is not that of the key", id)
+			}
+			b.jobs[crawl.JobRef{Tenant: "a", ID: id}] = crawl.Job{ID: id, State: crawl.Running, Total: 7}
+
+			a := b.call("POST", "/v1/jobs", tt.body, key)
+			switch tt.status {
+			case 202:
+				var got status
+				a.decode(t, 202, &got)
+				if a.header.Get("Idempotent-Replayed") != "true" || a.header.Get("Location") != location ||
+					got.State != crawl.Running || got.Total != 7 {
+					t.Errorf("no replay of the current state: %v %s", a.header, a.body)
+				}
+			case 409:
+				if p := a.wantProblem(t, 409, crawl.CodeKeyReused); p.JobID != id {
+					t.Errorf("the problem names job %q, want %q", p.JobID, id)
+				}
+			default:
+				a.wantProblem(t, tt.status, crawl.CodeInvalid)
+			}
+			if len(b.created) != 1 || len(b.rings) != 1 {
+				t.Errorf("%d jobs stored, %d rings; want one of each", len(b.created), len(b.rings))
+			}
+			if other := b.call("POST", "/v1/jobs", tt.body, key, header("Authorization", "Bearer "+keyB)); other.status == 409 ||
+				other.header.Get("Location") == location {
+				t.Errorf("another tenant's key is the same key: %d %v", other.status, other.header)
+			}
+		})
+	}
+}
+
+// JOB-04: what the first check sees and what is executed are the same, since a
+// body of which there could be two readings is refused.
+func TestAmbiguousBodiesJOB04(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, tt := range []struct {
+		body string
+		want []string
+	}{
+		{`{"seed_url":"http://site.test/","SEED_URL":"http://127.0.0.1:1/"}`, []string{"SEED_URL:duplicate"}},
+		{`{"seed_url":"a","seed_url":"b"}`, []string{"seed_url:duplicate"}},
+		{`{"sEED_url":"http://site.test/"}`, []string{"sEED_url:unknown"}},
+		{`{"seed_url":"http://site.test/","max_pages":1,"Max_Pages":100000}`, []string{"Max_Pages:duplicate"}},
+		{`{"seed_url":"http://site.test/","webhook":{"url":"x","URL":"y"}}`, []string{"webhook:unknown", "webhook.URL:duplicate"}},
+		{`{"seed_url":"http://site.test/","max_page":1}`, []string{"max_page:unknown"}},
+		{`{"seed_url":"http://site.test/","max_page":1,"max_depth":"2","tags":[1]}`,
+			[]string{"max_page:unknown", "max_depth:type", "tags[0]:type"}},
+	} {
+		p := b.call("POST", "/v1/jobs", tt.body).wantProblem(t, 422, crawl.CodeInvalid)
+		if d := cmp.Diff(tt.want, fieldRules(p)); d != "" {
+			t.Errorf("%s: -want +got:\n%s", tt.body, d)
+		}
+	}
+	if len(b.created) != 0 {
+		t.Errorf("%d jobs were stored", len(b.created))
+	}
+}
+
+// JOB-05: a key is 1 to 255 visible ASCII characters after trimming, compared by
+// letter case, given once. Everything else is a 400, and nothing is cut.
+func TestIdempotencyKeyJOB05(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("r", 254)
+	for _, tt := range []struct {
+		name   string
+		values []string
+		want   string // the key as stored, when it is accepted
+	}{
+		{"empty", []string{""}, ""},
+		{"blank", []string{"   "}, ""},
+		{"blanks around", []string{"  k "}, "k"},
+		{"upper case", []string{"K"}, "K"},
+		{"quoted", []string{`"k"`}, `"k"`},
+		{"Cyrillic", []string{strings.Repeat("ж", 200)}, ""},
+		{"Latin-1 byte", []string{"caf\xe9"}, ""},
+		{"tab inside", []string{"a\tb"}, ""},
+		{"SEC-07 forged log", []string{"k\tlevel=error"}, ""},
+		{"space inside", []string{"a b"}, ""},
+		{"DEL", []string{"a\x7f"}, ""},
+		{"255", []string{long + "a"}, long + "a"},
+		{"255, other end", []string{long + "b"}, long + "b"},
+		{"256", []string{long + "ab"}, ""},
+		{"3000", []string{strings.Repeat("k", 3000)}, ""},
+		{"70000", []string{strings.Repeat("k", 70000)}, ""},
+		{"twice", []string{"one", "two"}, ""},
+		{"twice the same", []string{"one", "one"}, ""},
+		{"path", []string{"../x"}, "../x"},
+		{"braces", []string{"a:b{c}"}, "a:b{c}"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			a := b.call("POST", "/v1/jobs", oneURL, header("Idempotency-Key", tt.values...))
+			if tt.want == "" {
+				a.wantProblem(t, 400, crawl.CodeMalformed)
+				if len(b.created) != 0 {
+					t.Error("a job was stored")
+				}
+				return
+			}
+			if a.status != 202 || b.created[0].IdempotencyKey != tt.want || b.created[0].Job.ID != crawl.NewJobID("a", tt.want) {
+				t.Errorf("%d %s, stored %+v", a.status, a.body, b.created)
+			}
+			if logs := b.logs.String(); strings.Contains(logs, tt.want) && len(tt.want) > 3 {
+				t.Errorf("the key is logged: %s", logs)
+			}
+		})
+	}
+}
+
+// endless is a body that never ends.
+type endless struct{ b byte }
+
+func (e endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = e.b
+	}
+	return len(p), nil
+}
+
+// SEC-09: bodies made to hurt are refused with a problem, without being read to
+// their end.
+func TestBodiesSEC09(t *testing.T) {
+	t.Parallel()
+	body := func(r io.Reader, length int64) func(*http.Request) {
+		return func(req *http.Request) { req.Body, req.ContentLength = io.NopCloser(r), length }
+	}
+	for _, tt := range []struct {
+		name   string
+		body   string
+		edit   func(*http.Request)
+		status int
+		code   crawl.Code
+	}{
+		{"nested 20,000", strings.Repeat(`{"a":`, 20000), nil, 400, crawl.CodeMalformed},
+		{"nested 9,999 lists", `{"urls":` + strings.Repeat("[", 9999), nil, 400, crawl.CodeMalformed},
+		{"endless space, chunked", "x", body(endless{' '}, -1), 413, crawl.CodeBodyTooLarge},
+		{"200 MB announced", "x", body(endless{' '}, 200<<20), 413, crawl.CodeBodyTooLarge},
+		{"endless string", "x", body(io.MultiReader(strings.NewReader(`{"seed_url":"`), endless{'a'}), -1), 413, crawl.CodeBodyTooLarge},
+		{"gzip", "x", header("Content-Encoding", "gzip"), 415, codeUnsupportedMediaType},
+		{"two objects", `{"urls":["http://site.test/"]}{"urls":["http://127.0.0.1/"]}`, nil, 422, crawl.CodeInvalid},
+		{"trailing", oneURL + " trailing", nil, 422, crawl.CodeInvalid},
+		{"byte order mark", "\ufeff" + oneURL, nil, 400, crawl.CodeMalformed},
+		{"1e400", `{"seed_url":"http://site.test/","max_pages":1e400}`, nil, 422, crawl.CodeInvalid},
+		{"cut short", "x", body(io.MultiReader(strings.NewReader(`{"a`), cutReader{}), 100), 400, crawl.CodeMalformed},
+		{"too slow", "x", body(slowReader{}, 100), 400, crawl.CodeMalformed},
+		{"form", oneURL, header("Content-Type", "application/x-www-form-urlencoded"), 415, codeUnsupportedMediaType},
+		{"text", oneURL, header("Content-Type", "text/plain"), 415, codeUnsupportedMediaType},
+		{"no type", oneURL, header("Content-Type"), 415, codeUnsupportedMediaType},
+		{"broken type", oneURL, header("Content-Type", "application/json; ="), 415, codeUnsupportedMediaType},
+		{"other charset", oneURL, header("Content-Type", "application/json; charset=latin1"), 415, codeUnsupportedMediaType},
+		{"nothing", "", header("Content-Type", "application/json"), 400, crawl.CodeMalformed},
+		{"100,000 selectors", `{"seed_url":"http://site.test/","fields":{` + strings.Repeat(`"f":{},`, 100000) + `"g":1}}`, nil,
+			422, crawl.CodeInvalid},
+		{"largest", `{"urls":["` + strings.Repeat("x", MaxBody-13) + `"]}`, nil, 422, crawl.CodeInvalid},
+		{"one byte more", `{"urls":["` + strings.Repeat("x", MaxBody-12) + `"]}`, nil, 413, crawl.CodeBodyTooLarge},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			edit := tt.edit
+			if edit == nil {
+				edit = func(*http.Request) {}
+			}
+			a := b.call("POST", "/v1/jobs", tt.body, edit)
+			a.wantProblem(t, tt.status, tt.code)
+			if len(b.created) != 0 || len(a.body) > 1<<20 {
+				t.Errorf("%d jobs stored, answer of %d bytes", len(b.created), len(a.body))
+			}
+		})
+	}
+	if a := newBench(t).call("POST", "/v1/jobs", oneURL, header("Content-Type", "Application/JSON; charset=UTF-8")); a.status != 202 {
+		t.Errorf("a charset of UTF-8 is refused: %s", a.body)
+	}
+}
+
+type cutReader struct{}
+
+func (cutReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+type slowReader struct{}
+
+func (slowReader) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+
+// A submission is accepted once it is stored, whatever becomes of its ring and
+// of its client.
+func TestRingFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ringErr = errBroken
+	var got status
+	a := b.call("POST", "/v1/jobs", oneURL)
+	a.decode(t, 202, &got)
+	if got.WaitingFor == nil || *got.WaitingFor != "dispatch" || got.Error == nil || strings.Contains(a.body, "secret") {
+		t.Errorf("got %s", a.body)
+	}
+	if len(b.failed) != 1 || b.failed[0].ID != got.JobID {
+		t.Errorf("the store was told of %v", b.failed)
+	}
+	if !b.counts("trawl_api_rings_failed_total 1") {
+		t.Error("the failed ring is not counted")
+	}
+
+	b = newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // the fake's Create does not look, as a script that was already sent
+	b.call("POST", "/v1/jobs", oneURL, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	if len(b.rings) != 1 {
+		t.Error("a client that hung up left its job unrung")
+	}
+}
+
+// A body that comes too slowly is cut by the server's own limit.
+func TestSlowBodyIsCutSEC09(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.server.http.ReadTimeout = 500 * time.Millisecond
+	start(t, b)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", keyA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 400 ")) || !bytes.Contains(answer, []byte(`"code":"malformed"`)) {
+		t.Errorf("%q, %v", answer, err)
+	}
+	if len(b.created) != 0 {
+		t.Error("a job was stored")
+	}
+}
+
+func BenchmarkSubmit(b *testing.B) {
+	bench := newBench(b)
+	bench.server.log = nopLogger
+	body := `{"seed_url":"https://docs.example.org/","max_pages":100,"max_depth":5,"include":["/3/**"],"tags":["nightly"],"delay":"500ms"}`
+	b.Run("http", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			w := httptest.NewRecorder()
+			bench.server.Handler().ServeHTTP(w, request("POST", "/v1/jobs", body))
+			if w.Code != 202 {
+				b.Fatal(w.Body)
+			}
+		}
+	})
+	b.Run("handler", func(b *testing.B) { // the same without gin and huma around it
+		b.ReportAllocs()
+		for b.Loop() {
+			c := ginContext(request("POST", "/v1/jobs", body))
+			x := &exchange{c: c, id: "r"}
+			if err := bench.server.authenticate(x); err != nil {
+				b.Fatal(err)
+			}
+			out, err := bench.server.submit(c.Request.Context(), x, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := json.Marshal(out.Body); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var in submission
+			if err := decodeStrict([]byte(body), &in); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("decode 10,000 URLs", func(b *testing.B) {
+		many := `{"urls":["` + strings.Repeat(`https://docs.example.org/a/b/c/d/e?f=g","`, 9999) + `https://docs.example.org/"]}`
+		b.SetBytes(int64(len(many)))
+		b.ReportAllocs()
+		for b.Loop() {
+			var in submission
+			if err := decodeStrict([]byte(many), &in); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

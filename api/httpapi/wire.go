@@ -1,0 +1,191 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+// submission is the body of POST /v1/jobs: crawl.Spec field by field, since the
+// conversion between the two compiles only while they are the same, and with what
+// the OpenAPI document says of each. The rules themselves are crawl.Spec's.
+type submission struct {
+	URLs        []string        `json:"urls,omitempty" maxItems:"10000" doc:"Just these pages, deduplicated in order; links are not followed. One of urls, seed_url and seeds is required, and they exclude each other."`
+	SeedURL     string          `json:"seed_url,omitempty" maxLength:"8192" doc:"Where a crawl of a site begins."`
+	Seeds       []string        `json:"seeds,omitempty" maxItems:"1000" doc:"Where a crawl begins, when it begins in several places."`
+	MaxPages    *int64          `json:"max_pages,omitempty" minimum:"1" maximum:"1000000" doc:"How many URLs are admitted at most; failed and skipped ones count, redirect hops do not. Default 100. With seeds only."`
+	MaxDepth    *int            `json:"max_depth,omitempty" minimum:"0" maximum:"100" doc:"How many links away from a seed a page may be; 0 is the seeds alone. Default 5. With seeds only."`
+	TimeLimit   *crawl.Duration `json:"time_limit,omitempty" doc:"How long the job may take, as 90s or 1h30m: from 1s to 168h. Default 1h."`
+	Scope       string          `json:"scope,omitempty" enum:"prefix,host,domain,any" doc:"Which links belong to the crawl: below the directory of a seed, on its host, on its registrable domain, or any. Default host. With seeds only."`
+	Include     []string        `json:"include,omitempty" maxItems:"100" doc:"Patterns of which a link must match one, when there are any: a glob (* stops at /, ** does not) against the URL, or against path and query when it begins with /; or re: and an RE2 expression. At most 512 bytes each. Seeds are always admitted."`
+	Exclude     []string        `json:"exclude,omitempty" maxItems:"100" doc:"Patterns, as in include, of which a link may match none."`
+	Formats     []string        `json:"formats,omitempty" maxItems:"0" doc:"Which forms of a page's text are kept. Default none: URL, title and the number of links."`
+	Concurrency *int            `json:"concurrency,omitempty" minimum:"1" maximum:"256" doc:"How many pages of the job are in flight at once, over all workers. Default 8."`
+	Delay       *crawl.Duration `json:"delay,omitempty" doc:"Time between two requests to one host, as 500ms or 2s: not less than the service's own (its default) and at most 60s."`
+	Tags        []string        `json:"tags,omitempty" maxItems:"20" doc:"Labels to find the job by: 1 to 64 visible characters each."`
+	Retention   *crawl.Duration `json:"retention,omitempty" doc:"How long the ended job is kept, as 72h: from 1m to 720h. Default 72h."`
+}
+
+// TransformSchema spells durations as the strings that they are on the wire,
+// and refuses unknown names as the decoder does.
+func (submission) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[submission]()) {
+		if f.Type == reflect.TypeFor[*crawl.Duration]() {
+			name := jsonName(f)
+			s.Properties[name] = &huma.Schema{
+				Type: huma.TypeString, Description: f.Tag.Get("doc"), Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`,
+			}
+		}
+	}
+	s.AdditionalProperties = false
+	return s
+}
+
+// status is what every read of a job answers: crawl.Job, with null where there
+// is nothing yet.
+type status struct {
+	JobID       string            `json:"job_id" doc:"Identity of the job."`
+	QueueTaskID string            `json:"queue_task_id" doc:"Identity of its first task in the queue."`
+	State       crawl.State       `json:"state" enum:"queued,running,paused,cancelling,completed,completed_with_errors,failed,cancelled"`
+	StopReason  *crawl.StopReason `json:"stop_reason" enum:"frontier_empty,page_limit,time_limit,byte_limit,cancelled,seed_failed,internal" doc:"Why the job ended; null while it has not."`
+	WaitingFor  *string           `json:"waiting_for" doc:"Why the job makes no progress now: tenant_quota, dispatch, worker, host_delay or retry; null when it does, or has ended."`
+	Position    *int64            `json:"position" doc:"Place in the tenant's list, from 1, while the job waits for tenant_quota."`
+	Error       *string           `json:"error" doc:"What keeps the job from starting, or why it failed."`
+	RetryOf     *string           `json:"retry_of" doc:"The job whose failed URLs this one tries again."`
+
+	Total     int64 `json:"total" doc:"URLs admitted: queued + active + deferred + accepted + failed + skipped + cancelled."`
+	Processed int64 `json:"processed" doc:"accepted + failed + skipped."`
+	Accepted  int64 `json:"accepted"`
+	Failed    int64 `json:"failed"`
+	Queued    int64 `json:"queued"`
+	Active    int64 `json:"active"`
+	Deferred  int64 `json:"deferred" doc:"Pages that wait for their host or for a retry."`
+	Skipped   int64 `json:"skipped"`
+	Cancelled int64 `json:"cancelled"`
+	Records   int64 `json:"records"`
+
+	SkippedByReason map[crawl.Reason]int64 `json:"skipped_by_reason"`
+	FailedByType    map[crawl.Code]int64   `json:"failed_by_type"`
+	RefusedByReason map[crawl.Reason]int64 `json:"refused_by_reason" doc:"Links that were never admitted; they are not in total."`
+	Report          report                 `json:"report"`
+
+	Bytes     int64      `json:"bytes" doc:"Decoded bytes of the accepted pages."`
+	CreatedAt time.Time  `json:"created_at"`
+	StartedAt *time.Time `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`
+	ExpiresAt *time.Time `json:"expires_at" doc:"When the ended job is forgotten."`
+
+	Spec spec     `json:"spec,omitempty" doc:"What was submitted, before defaults; not in lists."`
+	Tags []string `json:"tags" nullable:"false"`
+}
+
+// report sums a job up for the services that the collections of a tenant feed.
+type report struct {
+	Discovered int64 `json:"discovered" doc:"As total."`
+}
+
+// spec is a stored submission, passed through as it is.
+type spec json.RawMessage
+
+// MarshalJSON writes s as it is.
+func (s spec) MarshalJSON() ([]byte, error) { return s, nil }
+
+// Schema says that a spec is what was submitted.
+func (spec) Schema(r huma.Registry) *huma.Schema {
+	return r.Schema(reflect.TypeFor[submission](), true, "")
+}
+
+func statusOf(j *crawl.Job) status {
+	return status{
+		JobID: j.ID, QueueTaskID: j.QueueTaskID, State: j.State, StopReason: unlessZero(j.StopReason),
+		WaitingFor: unlessZero(j.WaitingFor), Position: unlessZero(j.Position), Error: unlessZero(j.Error), RetryOf: unlessZero(j.RetryOf),
+		Total: j.Total, Processed: j.Processed, Accepted: j.Accepted, Failed: j.Failed, Queued: j.Queued, Active: j.Active,
+		Deferred: j.Deferred, Skipped: j.Skipped, Cancelled: j.Cancelled, Records: j.Records,
+		SkippedByReason: orEmpty(j.SkippedByReason), FailedByType: orEmpty(j.FailedByType), RefusedByReason: orEmpty(j.RefusedByReason),
+		Report: report{Discovered: j.Total}, Bytes: j.Bytes, CreatedAt: j.CreatedAt.UTC(),
+		StartedAt: timeUnlessZero(j.StartedAt), EndedAt: timeUnlessZero(j.EndedAt), ExpiresAt: timeUnlessZero(j.ExpiresAt),
+		Spec: spec(j.Spec), Tags: append([]string{}, j.Tags...),
+	}
+}
+
+// record is one accepted page.
+type record struct {
+	Seq            int64     `json:"seq" doc:"Place in the records of the job, from 1."`
+	SourceURL      string    `json:"source_url" doc:"The URL as it was linked."`
+	URL            string    `json:"url" doc:"Where it ended, after redirects."`
+	Status         int       `json:"status"`
+	Depth          int       `json:"depth"`
+	DiscoveredOn   *string   `json:"discovered_on" doc:"source_url of the page that linked here first; null for an input."`
+	Title          string    `json:"title"`
+	FetchedAt      time.Time `json:"fetched_at"`
+	DurationMS     int64     `json:"duration_ms"`
+	Bytes          int64     `json:"bytes" doc:"Of the decoded body."`
+	ContentType    string    `json:"content_type"`
+	Charset        string    `json:"charset"`
+	Language       string    `json:"language"`
+	Canonical      string    `json:"canonical"`
+	Attempts       int       `json:"attempts"`
+	DecodingErrors bool      `json:"decoding_errors" doc:"Whether bytes did not fit the charset and became U+FFFD."`
+}
+
+func recordOf(p *crawl.Page) record {
+	return record{
+		Seq: p.Seq, SourceURL: p.SourceURL, URL: p.URL, Status: p.Status, Depth: p.Depth, DiscoveredOn: unlessZero(p.DiscoveredOn),
+		Title: p.Title, FetchedAt: p.FetchedAt.UTC(), DurationMS: p.DurationMS, Bytes: p.Bytes, ContentType: p.ContentType,
+		Charset: p.Charset, Language: p.Language, Canonical: p.Canonical, Attempts: p.Attempts, DecodingErrors: p.DecodingErrors,
+	}
+}
+
+// failure is one page that failed.
+type failure struct {
+	SourceURL    string     `json:"source_url"`
+	URL          string     `json:"url" doc:"Where it failed."`
+	ErrorType    crawl.Code `json:"error_type"`
+	Status       *int       `json:"status" doc:"The HTTP status; null without an answer."`
+	Message      string     `json:"message"`
+	Attempts     int        `json:"attempts"`
+	DiscoveredOn *string    `json:"discovered_on"`
+	Depth        int        `json:"depth"`
+	At           time.Time  `json:"at"`
+}
+
+func failureOf(f *crawl.Failure) failure {
+	return failure{
+		SourceURL: f.SourceURL, URL: f.URL, ErrorType: f.ErrorType, Status: unlessZero(f.Status), Message: f.Message,
+		Attempts: f.Attempts, DiscoveredOn: unlessZero(f.DiscoveredOn), Depth: f.Depth, At: f.At.UTC(),
+	}
+}
+
+// page is one page of a list.
+type page[T any] struct {
+	Items      []T     `json:"items" nullable:"false"`
+	NextCursor *string `json:"next_cursor" doc:"Pass as cursor to go on; null at the end. While a job runs it is always given, since more may come."`
+	HasMore    bool    `json:"has_more" doc:"Whether there is more now."`
+}
+
+func unlessZero[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func timeUnlessZero(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func orEmpty[K comparable, V any](m map[K]V) map[K]V {
+	if m == nil {
+		return map[K]V{}
+	}
+	return m
+}
