@@ -43,10 +43,10 @@ func run(ctx context.Context) error {
 	}
 	redisconn.SetLogger(log)
 	log.LogAttrs(ctx, slog.LevelInfo, "settings", c.Attrs()...)
-	reg, st := obs.NewRegistry(), store.New(rdb, store.Options{Logger: log})
+	reg, st, dial := obs.NewRegistry(), store.New(rdb, store.Options{Logger: log}), netguard.New(policy).DialContext
 	p, err := crawler.NewProcess(crawler.ProcessOptions{
-		RedisURL: c.RedisURL, Listen: c.Listen, Health: obs.NewHandler(reg, log, obs.Check{Name: "redis", Ready: st.Ready}),
-		Fetch: fetch.Options{Dial: netguard.New(policy).DialContext, UserAgent: c.UserAgent, MaxConnsPerHost: c.Concurrency},
+		Listen: c.Listen, Health: obs.NewHandler(reg, log, obs.Check{Name: "redis", Ready: st.Ready}),
+		RedisURL: c.RedisURL, Fetch: fetch.Options{Dial: dial, UserAgent: c.UserAgent, MaxConnsPerHost: c.Concurrency},
 		Options: crawler.Options{
 			Store: st, Doorbell: queue.NewDoorbell(rdb), Logger: log, Metrics: crawler.NewMetrics(reg), Sources: sources,
 			Concurrency: c.Concurrency, HostDelay: c.HostDelay, HostConcurrency: c.HostConcurrency, Grace: c.ShutdownGrace,

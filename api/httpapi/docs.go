@@ -59,7 +59,9 @@ func (s *Server) document() ([]byte, error) {
 		"application/json": {Schema: schemas.Schema(reflect.TypeFor[submission](), true, "")},
 	}}
 	api.Paths["/v1/jobs/{id}/result"].Get.Responses["200"].Content = map[string]*huma.MediaType{
-		"application/json":     {Schema: &huma.Schema{Type: huma.TypeObject, Description: "The status, with records and errors as arrays."}},
+		"application/json": {Schema: &huma.Schema{
+			Type: huma.TypeObject, Description: "The status, with records and errors as arrays.",
+		}},
 		"application/x-ndjson": {Schema: schemas.Schema(reflect.TypeFor[record](), true, "")},
 	}
 	return json.Marshal(api)

@@ -61,6 +61,7 @@ func (s *Server) extend(c *gin.Context) {
 func (s *Server) observe(c *gin.Context) {
 	start := time.Now()
 	x := &exchange{c: c, id: requestID(c.Request.Header)}
+	c.Set(exchangeKey{}, x) // for the handlers of gin; those of huma see the context alone
 	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), exchangeKey{}, x))
 	h := c.Writer.Header()
 	h.Set("X-Request-ID", x.id)
@@ -144,7 +145,8 @@ func (s *Server) tell(x *exchange, took time.Duration, aborted bool) {
 // knownMethod keeps the methods that anybody may invent out of labels and logs.
 func knownMethod(m string) string {
 	switch m {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions:
 		return m
 	}
 	return "other"

@@ -117,7 +117,8 @@ func idempotencyKey(h http.Header) (string, error) {
 		return "", malformed("Idempotency-Key is given more than once.")
 	}
 	key := strings.Trim(given[0], " \t")
-	if key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' }) {
+	invisible := func(r rune) bool { return r < '!' || r > '~' }
+	if key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, invisible) {
 		return "", malformed("Idempotency-Key must have 1 to %d visible ASCII characters.", maxIdempotencyKey)
 	}
 	return key, nil
@@ -128,8 +129,10 @@ func idempotencyKey(h http.Header) (string, error) {
 func readBody(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) error {
 	const wanted = "Send a JSON object as Content-Type: application/json, not compressed."
 	media, param, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if charset := param["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return crawl.Faultf(codeUnsupportedMediaType, "The Content-Type of the body is missing or not supported. %s", wanted)
+	if charset := param["charset"]; err != nil || media != "application/json" ||
+		charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return crawl.Faultf(codeUnsupportedMediaType,
+			"The Content-Type of the body is missing or not supported. %s", wanted)
 	}
 	// Not decoded on purpose: a limit on decoded bytes is one more thing to get
 	// wrong, for bodies that are a few hundred bytes.
@@ -170,7 +173,8 @@ func (s *Server) ring(ctx context.Context, x *exchange, rings []crawl.Ring, job 
 		return ""
 	}
 	s.metrics.ringsFailed.Add(float64(len(rings)))
-	s.log.WarnContext(ctx, "ring failed", slog.String("request_id", x.id), slog.Int("rings", len(rings)), slog.Any("err", err))
+	s.log.WarnContext(ctx, "ring failed",
+		slog.String("request_id", x.id), slog.Int("rings", len(rings)), slog.Any("err", err))
 	const message = "The queue did not take the job. It is kept and will be dispatched as soon as the queue answers."
 	about := ""
 	for _, r := range rings {
@@ -178,7 +182,8 @@ func (s *Server) ring(ctx context.Context, x *exchange, rings []crawl.Ring, job 
 			about = message
 		}
 		if err := s.o.Jobs.RingFailed(ctx, r.JobRef, message); err != nil {
-			s.log.WarnContext(ctx, "ring failed, and the store could not be told", slog.String("job_id", r.ID), slog.Any("err", err))
+			s.log.WarnContext(ctx, "ring failed, and the store could not be told",
+				slog.String("job_id", r.ID), slog.Any("err", err))
 		}
 	}
 	return about

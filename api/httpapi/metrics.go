@@ -33,7 +33,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "trawl_http_requests_total", Help: "Requests that were answered, by route pattern and status.",
 		}, []string{"method", "route", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trawl_http_request_duration_seconds", Help: "Time from the header of a request to the end of its answer.",
+			Name: "trawl_http_request_duration_seconds",
+			Help: "Time from the header of a request to the end of its answer.",
 			// A submission takes under 1 ms, a cancel up to 10 s.
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 2.5, 10, 30},
 		}, []string{"method", "route"}),
@@ -41,10 +42,12 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "trawl_http_requests_in_flight", Help: "Requests that are being answered.",
 		}),
 		submissions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trawl_submissions_total", Help: "Submissions of jobs: created, replayed, or refused with the code of the fault.",
+			Name: "trawl_submissions_total",
+			Help: "Submissions of jobs: created, replayed, or refused with the code of the fault.",
 		}, []string{"outcome", "code"}),
 		ringsFailed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trawl_api_rings_failed_total", Help: "Rings that the queue refused; the jobs are rung again by a sweep.",
+			Name: "trawl_api_rings_failed_total",
+			Help: "Rings that the queue refused; the jobs are rung again by a sweep.",
 		}),
 	}
 	var errs []error

@@ -40,7 +40,9 @@ func (pageLimit) Schema(huma.Registry) *huma.Schema {
 
 func limitSchema(def, most int) *huma.Schema {
 	one, high := 1.0, float64(most)
-	return &huma.Schema{Type: huma.TypeInteger, Minimum: &one, Maximum: &high, Default: def, Description: "Size of a page at most."}
+	return &huma.Schema{
+		Type: huma.TypeInteger, Minimum: &one, Maximum: &high, Default: def, Description: "Size of a page at most.",
+	}
 }
 
 // queryNames returns the query parameters that an input type documents.
@@ -62,15 +64,21 @@ func queryFaults(raw string, known []string) []crawl.FieldFault {
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return []crawl.FieldFault{{Field: "query", Rule: ruleFormat, Message: "is not a query: name=value joined by &, with % escapes"}}
+		return []crawl.FieldFault{{
+			Field: "query", Rule: ruleFormat, Message: "is not a query: name=value joined by &, with % escapes",
+		}}
 	}
 	var faults []crawl.FieldFault
 	for name, of := range values {
 		switch {
 		case !slices.Contains(known, name):
-			faults = append(faults, crawl.FieldFault{Field: clip(name), Rule: ruleUnknown, Message: "is not a parameter here; correct or remove it"})
+			faults = append(faults, crawl.FieldFault{
+				Field: clip(name), Rule: ruleUnknown, Message: "is not a parameter here; correct or remove it",
+			})
 		case len(of) > 1:
-			faults = append(faults, crawl.FieldFault{Field: name, Rule: ruleDuplicate, Message: "is given more than once"})
+			faults = append(faults, crawl.FieldFault{
+				Field: name, Rule: ruleDuplicate, Message: "is given more than once",
+			})
 		}
 	}
 	slices.SortFunc(faults, func(a, b crawl.FieldFault) int { return strings.Compare(a.Field, b.Field) })
@@ -144,10 +152,13 @@ func (p *params) err() error {
 	case len(p.faults) == 0:
 		return nil
 	case p.badCursor:
-		return &crawl.Fault{Code: crawl.CodeMalformed, Message: "The cursor is not one that this list gave out.", Fields: p.faults}
+		return &crawl.Fault{
+			Code: crawl.CodeMalformed, Message: "The cursor is not one that this list gave out.", Fields: p.faults,
+		}
 	}
 	return &crawl.Fault{
-		Code: crawl.CodeInvalid, Message: "The query breaks rules of the contract; errors names each parameter.", Fields: p.faults,
+		Code: crawl.CodeInvalid, Message: "The query breaks rules of the contract; errors names each parameter.",
+		Fields: p.faults,
 	}
 }
 

@@ -91,7 +91,8 @@ func problemOf(err error, requestID string) *problem {
 	if f.Code == crawl.CodeNotFound {
 		// One text for everything that is not there, so that no difference tells
 		// a malformed id from another tenant's job or from a path without a route.
-		p.Detail, p.JobID, p.Errors = "There is nothing at this address for this key. Check the path and the id.", "", nil
+		p.Detail = "There is nothing at this address for this key. Check the path and the id."
+		p.JobID, p.Errors = "", nil
 	}
 	switch status {
 	case http.StatusUnauthorized:

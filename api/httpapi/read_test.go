@@ -53,8 +53,10 @@ func TestQueryFaults(t *testing.T) {
 		status int
 		want   []string
 	}{
-		{"/v1/jobs?state=done&created_after=yesterday&limit=201&status=x", 422,
-			[]string{"status:unknown", "state:enum", "created_after:format", "limit:range"}},
+		{
+			"/v1/jobs?state=done&created_after=yesterday&limit=201&status=x", 422,
+			[]string{"status:unknown", "state:enum", "created_after:format", "limit:range"},
+		},
 		{"/v1/jobs?limit=0", 422, []string{"limit:range"}},
 		{"/v1/jobs?limit=ten", 422, []string{"limit:type"}},
 		{"/v1/jobs?limit=1&limit=2", 422, []string{"limit:duplicate"}},

@@ -55,7 +55,8 @@ func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*res
 	if !j.State.Terminal() {
 		return nil, &crawl.Fault{
 			Code: crawl.CodeJobNotTerminal, JobID: j.ID,
-			Message: "The job has not ended, so its result is not whole. Wait for the end, cancel it, or read /records.",
+			Message: "The job has not ended, so its result is not whole. " +
+				"Wait for the end, cancel it, or read /records.",
 		}
 	}
 	first, err := s.o.Jobs.Records(ctx, ref, 0, resultPage)
@@ -110,7 +111,7 @@ func (d *download) run(ctx context.Context, x *exchange, head *status) {
 		err = flush()
 	}
 	if err != nil {
-		x.fail(err)
+		_ = x.fail(err) // for the log alone: the answer has begun
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -219,7 +219,8 @@ func (s *Server) routes() error {
 	r.Use(s.observe)
 	r.NoRoute(func(c *gin.Context) { s.refuse(c, crawl.Faultf(crawl.CodeNotFound, "no such route")) })
 	r.NoMethod(func(c *gin.Context) {
-		s.refuse(c, crawl.Faultf(codeMethodNotAllowed, "This address does not take this method; Allow names those that it does."))
+		s.refuse(c, crawl.Faultf(codeMethodNotAllowed,
+			"This address does not take this method; Allow names those that it does."))
 	})
 	probe := []string{http.MethodGet, http.MethodHead}
 	r.Match(probe, "/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
@@ -235,12 +236,14 @@ func (s *Server) routes() error {
 		crawl.CodeMalformed, crawl.CodeInvalid), s.list)
 	register(s, operation("get-job", http.MethodGet, "/v1/jobs/{id}", "Read the status of a job", http.StatusOK,
 		crawl.CodeNotFound, crawl.CodeExpired), s.job)
-	register(s, operation("get-result", http.MethodGet, "/v1/jobs/{id}/result", "Download the whole result of an ended job",
-		http.StatusOK, crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired, crawl.CodeInvalid), s.result)
+	register(s, operation("get-result", http.MethodGet, "/v1/jobs/{id}/result",
+		"Download the whole result of an ended job", http.StatusOK,
+		crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired, crawl.CodeInvalid), s.result)
 	register(s, operation("list-records", http.MethodGet, "/v1/jobs/{id}/records",
 		"Read the accepted pages so far, in the order they were recorded", http.StatusOK,
 		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeInvalid), s.records)
-	register(s, operation("list-errors", http.MethodGet, "/v1/jobs/{id}/errors", "Read the failed pages so far", http.StatusOK,
+	register(s, operation("list-errors", http.MethodGet, "/v1/jobs/{id}/errors",
+		"Read the failed pages so far", http.StatusOK,
 		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeInvalid), s.failures)
 	register(s, operation("cancel-job", http.MethodPost, "/v1/jobs/{id}/cancel",
 		"Cancel a job; waits up to 10 s for its end", http.StatusOK, crawl.CodeNotFound, crawl.CodeExpired), s.cancel)
@@ -293,7 +296,8 @@ func register[I, O any](s *Server, op huma.Operation, handle func(context.Contex
 }
 
 func (s *Server) refuse(c *gin.Context, err error) {
-	exchangeOf(c.Request.Context()).fail(err).write(c)
+	x, _ := c.MustGet(exchangeKey{}).(*exchange) // set by observe, the outermost handler
+	x.fail(err).write(c)
 }
 
 // ready says whether a submission would be taken now, and if not, why.
@@ -306,7 +310,9 @@ func (s *Server) ready(c *gin.Context) {
 	defer cancel()
 	if err := s.o.Jobs.Ready(ctx); err != nil {
 		if crawl.CodeOf(err) == crawl.CodeInternal {
-			err = &crawl.Fault{Code: crawl.CodeUnavailable, Message: "The store does not answer as it should.", Err: err}
+			err = &crawl.Fault{
+				Code: crawl.CodeUnavailable, Message: "The store does not answer as it should.", Err: err,
+			}
 		}
 		s.refuse(c, err)
 		return

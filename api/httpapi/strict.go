@@ -61,8 +61,9 @@ func decodeStrict(data []byte, target any) error {
 	}
 	if c.total > 0 {
 		return &crawl.Fault{
-			Code: crawl.CodeInvalid, Message: "The body breaks rules of the contract; errors names each field and its rule.",
-			Fields: bounded(c.faults, c.total),
+			Code:    crawl.CodeInvalid,
+			Message: "The body breaks rules of the contract; errors names each field and its rule.",
+			Fields:  bounded(c.faults, c.total),
 		}
 	}
 	if err := json.Unmarshal(value, target); err != nil {
@@ -72,9 +73,12 @@ func decodeStrict(data []byte, target any) error {
 		if errors.As(err, &mismatch) {
 			field = mismatch.Field
 		}
-		return &crawl.Fault{Code: crawl.CodeInvalid, Message: "The body does not fit the contract.", Err: err, Fields: []crawl.FieldFault{
-			{Field: field, Rule: ruleType, Message: "has a value of another type than documented"},
-		}}
+		return &crawl.Fault{
+			Code: crawl.CodeInvalid, Message: "The body does not fit the contract.", Err: err,
+			Fields: []crawl.FieldFault{
+				{Field: field, Rule: ruleType, Message: "has a value of another type than documented"},
+			},
+		}
 	}
 	return nil
 }
@@ -235,7 +239,7 @@ func newShape(t reflect.Type) *shape {
 	if p := reflect.PointerTo(t); p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler) {
 		return &shape{leaf: t}
 	}
-	switch t.Kind() { //nolint:exhaustive // what is not listed is refused below
+	switch t.Kind() {
 	case reflect.Struct:
 		s := &shape{fields: map[string]*shape{}}
 		for _, f := range reflect.VisibleFields(t) {
@@ -326,14 +330,14 @@ func (c *checker) literal() []byte {
 }
 
 func (c *checker) value(p *place, s *shape) {
-	switch b := c.next(); {
-	case b == '{':
+	switch b := c.next(); b {
+	case '{':
 		if s != nil && s.fields == nil && !s.free {
 			c.mismatch(p, s)
 			return
 		}
 		c.object(p, s)
-	case b == '[':
+	case '[':
 		if s != nil && !s.list {
 			c.mismatch(p, s)
 			return
@@ -375,7 +379,8 @@ func (c *checker) object(p *place, s *shape) {
 		case again && first == name:
 			c.add(here, ruleDuplicate, "is given more than once")
 		case again:
-			c.add(here, ruleDuplicate, "is "+strconv.Quote(clip(first))+" in other letter case; give it once, in the documented spelling")
+			c.add(here, ruleDuplicate,
+				"is "+strconv.Quote(clip(first))+" in other letter case; give it once, in the documented spelling")
 		case !known:
 			c.add(here, ruleUnknown, unknownMessage(s, folded))
 		}
@@ -463,7 +468,7 @@ func (c *checker) leaf(p *place, s *shape, raw []byte) {
 		}
 		return
 	}
-	switch s.leaf.Kind() { //nolint:exhaustive // newShape lets no other kind through
+	switch s.leaf.Kind() { // newShape lets no other kind through
 	case reflect.String:
 		if !isString {
 			c.add(p, ruleType, "must be a string")
@@ -530,7 +535,7 @@ func clip(s string) string {
 // (U+017F) equals s and the Kelvin sign equals k.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < utf8.RuneSelf && !('A' <= r && r <= 'Z') {
+		if r < utf8.RuneSelf && (r < 'A' || r > 'Z') {
 			return r // the least of its orbit but for letters, whose lower case stands for them
 		}
 		least := r

@@ -76,8 +76,10 @@ func TestDecodeStrict(t *testing.T) {
 		{"SEC-09 two objects", `{"url":"a"}{"url":"b"}`, crawl.CodeInvalid, []string{":trailing_data"}},
 		{"SEC-09 trailing text", `{"url":"a"} trailing`, crawl.CodeInvalid, []string{":trailing_data"}},
 		{"SEC-09 trailing no-break space", "{\"url\":\"a\"}\u00a0", crawl.CodeInvalid, []string{":trailing_data"}},
-		{"SEC-09 huge exponent", `{"count":1e400,"ratio":1e400,"small":128}`, crawl.CodeInvalid,
-			[]string{"count:type", "ratio:range", "small:range"}},
+		{
+			"SEC-09 huge exponent", `{"count":1e400,"ratio":1e400,"small":128}`, crawl.CodeInvalid,
+			[]string{"count:type", "ratio:range", "small:range"},
+		},
 
 		{"JOB-04 letter case", `{"url":"a","URL":"b"}`, crawl.CodeInvalid, []string{"URL:duplicate"}},
 		{"JOB-04 twice", `{"url":"a","url":"b"}`, crawl.CodeInvalid, []string{"url:duplicate"}},
@@ -87,23 +89,32 @@ func TestDecodeStrict(t *testing.T) {
 		{"JOB-04 Unicode folding", `{"li\u017ft":["a"],"\u212a":1}`, crawl.CodeInvalid, []string{"li\u017ft:unknown", "\u212a:unknown"}},
 		{"JOB-04 nested", `{"webhook":{"url":"x","URL":"y"}}`, crawl.CodeInvalid, []string{"webhook.URL:duplicate"}},
 		{"JOB-04 in a list", `{"hooks":[{},{"kind":"x","Kind":"y"}]}`, crawl.CodeInvalid, []string{"hooks[1].Kind:duplicate"}},
-		{"JOB-04 free names", `{"headers":{"A":"x","a":"y"},"raw":{"k":[{"v":1,"v":2}]}}`, crawl.CodeInvalid,
-			[]string{"headers.a:duplicate", "raw.k[0].v:duplicate"}},
+		{
+			"JOB-04 free names", `{"headers":{"A":"x","a":"y"},"raw":{"k":[{"v":1,"v":2}]}}`, crawl.CodeInvalid,
+			[]string{"headers.a:duplicate", "raw.k[0].v:duplicate"},
+		},
 		{"JOB-04 unknown", `{"urll":"a","webhook":{"uri":1}}`, crawl.CodeInvalid, []string{"urll:unknown", "webhook.uri:unknown"}},
 		{"JOB-04 inside an unknown", `{"zz":{"a":1,"A":2}}`, crawl.CodeInvalid, []string{"zz:unknown", "zz.A:duplicate"}},
 
 		{"JOB-03 whole numbers", `{"count":2.0}`, crawl.CodeInvalid, []string{"count:type"}},
-		{"types, all at once", `{"url":1,"count":"1","small":[],"ratio":"1","on":0,"list":"a","webhook":[],"hooks":{},"headers":"x"}`,
-			crawl.CodeInvalid, []string{
+		{
+			"types, all at once", `{"url":1,"count":"1","small":[],"ratio":"1","on":0,"list":"a","webhook":[],"hooks":{},"headers":"x"}`,
+			crawl.CodeInvalid,
+			[]string{
 				"url:type", "count:type", "small:type", "ratio:type", "on:type", "list:type", "webhook:type", "hooks:type", "headers:type",
-			}},
-		{"types in lists", `{"list":["a",null,1,["b"],{"c":1}],"hooks":[null,"x"],"headers":{"a":1}}`, crawl.CodeInvalid,
-			[]string{"list[1]:type", "list[2]:type", "list[3]:type", "list[4]:type", "hooks[0]:type", "hooks[1]:type", "headers.a:type"}},
+			},
+		},
+		{
+			"types in lists", `{"list":["a",null,1,["b"],{"c":1}],"hooks":[null,"x"],"headers":{"a":1}}`, crawl.CodeInvalid,
+			[]string{"list[1]:type", "list[2]:type", "list[3]:type", "list[4]:type", "hooks[0]:type", "hooks[1]:type", "headers.a:type"},
+		},
 		{"duration as number", `{"wait":5}`, crawl.CodeInvalid, []string{"wait:type"}},
 		{"duration as list", `{"wait":[1]}`, crawl.CodeInvalid, []string{"wait:type"}},
 		{"duration misspelt", `{"wait":"5 minutes"}`, crawl.CodeInvalid, []string{"wait:format"}},
-		{"everything at once", `{"urll":1,"url":2,"URL":3} x`, crawl.CodeInvalid,
-			[]string{"urll:unknown", "url:type", "URL:duplicate", ":trailing_data"}},
+		{
+			"everything at once", `{"urll":1,"url":2,"URL":3} x`, crawl.CodeInvalid,
+			[]string{"urll:unknown", "url:type", "URL:duplicate", ":trailing_data"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -175,7 +186,8 @@ func TestMisspeltNameIsToldTheRightOne(t *testing.T) {
 func checkAccepted(t interface {
 	Helper()
 	Fatalf(string, ...any)
-}, in []byte) {
+}, in []byte,
+) {
 	t.Helper()
 	var got nested
 	err := decodeStrict(in, &got)

@@ -127,8 +127,10 @@ func TestAmbiguousBodiesJOB04(t *testing.T) {
 		{`{"seed_url":"http://site.test/","max_pages":1,"Max_Pages":100000}`, []string{"Max_Pages:duplicate"}},
 		{`{"seed_url":"http://site.test/","webhook":{"url":"x","URL":"y"}}`, []string{"webhook:unknown", "webhook.URL:duplicate"}},
 		{`{"seed_url":"http://site.test/","max_page":1}`, []string{"max_page:unknown"}},
-		{`{"seed_url":"http://site.test/","max_page":1,"max_depth":"2","tags":[1]}`,
-			[]string{"max_page:unknown", "max_depth:type", "tags[0]:type"}},
+		{
+			`{"seed_url":"http://site.test/","max_page":1,"max_depth":"2","tags":[1]}`,
+			[]string{"max_page:unknown", "max_depth:type", "tags[0]:type"},
+		},
 	} {
 		p := b.call("POST", "/v1/jobs", tt.body).wantProblem(t, 422, crawl.CodeInvalid)
 		if d := cmp.Diff(tt.want, fieldRules(p)); d != "" {
@@ -234,8 +236,10 @@ func TestBodiesSEC09(t *testing.T) {
 		{"broken type", oneURL, header("Content-Type", "application/json; ="), 415, codeUnsupportedMediaType},
 		{"other charset", oneURL, header("Content-Type", "application/json; charset=latin1"), 415, codeUnsupportedMediaType},
 		{"nothing", "", header("Content-Type", "application/json"), 400, crawl.CodeMalformed},
-		{"100,000 selectors", `{"seed_url":"http://site.test/","fields":{` + strings.Repeat(`"f":{},`, 100000) + `"g":1}}`, nil,
-			422, crawl.CodeInvalid},
+		{
+			"100,000 selectors", `{"seed_url":"http://site.test/","fields":{` + strings.Repeat(`"f":{},`, 100000) + `"g":1}}`, nil,
+			422, crawl.CodeInvalid,
+		},
 		{"largest", `{"urls":["` + strings.Repeat("x", MaxBody-13) + `"]}`, nil, 422, crawl.CodeInvalid},
 		{"one byte more", `{"urls":["` + strings.Repeat("x", MaxBody-12) + `"]}`, nil, 413, crawl.CodeBodyTooLarge},
 	} {

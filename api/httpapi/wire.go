@@ -37,7 +37,8 @@ func (submission) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema 
 		if f.Type == reflect.TypeFor[*crawl.Duration]() {
 			name := jsonName(f)
 			s.Properties[name] = &huma.Schema{
-				Type: huma.TypeString, Description: f.Tag.Get("doc"), Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`,
+				Type: huma.TypeString, Description: f.Tag.Get("doc"),
+				Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`,
 			}
 		}
 	}
@@ -102,13 +103,15 @@ func (spec) Schema(r huma.Registry) *huma.Schema {
 func statusOf(j *crawl.Job) status {
 	return status{
 		JobID: j.ID, QueueTaskID: j.QueueTaskID, State: j.State, StopReason: unlessZero(j.StopReason),
-		WaitingFor: unlessZero(j.WaitingFor), Position: unlessZero(j.Position), Error: unlessZero(j.Error), RetryOf: unlessZero(j.RetryOf),
-		Total: j.Total, Processed: j.Processed, Accepted: j.Accepted, Failed: j.Failed, Queued: j.Queued, Active: j.Active,
-		Deferred: j.Deferred, Skipped: j.Skipped, Cancelled: j.Cancelled, Records: j.Records,
-		SkippedByReason: orEmpty(j.SkippedByReason), FailedByType: orEmpty(j.FailedByType), RefusedByReason: orEmpty(j.RefusedByReason),
-		Report: report{Discovered: j.Total}, Bytes: j.Bytes, CreatedAt: j.CreatedAt.UTC(),
-		StartedAt: timeUnlessZero(j.StartedAt), EndedAt: timeUnlessZero(j.EndedAt), ExpiresAt: timeUnlessZero(j.ExpiresAt),
-		Spec: spec(j.Spec), Tags: append([]string{}, j.Tags...),
+		WaitingFor: unlessZero(j.WaitingFor), Position: unlessZero(j.Position),
+		Error: unlessZero(j.Error), RetryOf: unlessZero(j.RetryOf),
+		Total: j.Total, Processed: j.Processed, Accepted: j.Accepted, Failed: j.Failed,
+		Queued: j.Queued, Active: j.Active, Deferred: j.Deferred, Skipped: j.Skipped, Cancelled: j.Cancelled,
+		Records: j.Records, SkippedByReason: orEmpty(j.SkippedByReason), FailedByType: orEmpty(j.FailedByType),
+		RefusedByReason: orEmpty(j.RefusedByReason), Report: report{Discovered: j.Total},
+		Bytes: j.Bytes, CreatedAt: j.CreatedAt.UTC(),
+		StartedAt: timeUnlessZero(j.StartedAt), EndedAt: timeUnlessZero(j.EndedAt),
+		ExpiresAt: timeUnlessZero(j.ExpiresAt), Spec: spec(j.Spec), Tags: append([]string{}, j.Tags...),
 	}
 }
 
@@ -128,15 +131,18 @@ type record struct {
 	Charset        string    `json:"charset"`
 	Language       string    `json:"language"`
 	Canonical      string    `json:"canonical"`
+	LinkCount      int       `json:"link_count" doc:"Distinct links of the page, admitted or not."`
 	Attempts       int       `json:"attempts"`
 	DecodingErrors bool      `json:"decoding_errors" doc:"Whether bytes did not fit the charset and became U+FFFD."`
 }
 
 func recordOf(p *crawl.Page) record {
 	return record{
-		Seq: p.Seq, SourceURL: p.SourceURL, URL: p.URL, Status: p.Status, Depth: p.Depth, DiscoveredOn: unlessZero(p.DiscoveredOn),
-		Title: p.Title, FetchedAt: p.FetchedAt.UTC(), DurationMS: p.DurationMS, Bytes: p.Bytes, ContentType: p.ContentType,
-		Charset: p.Charset, Language: p.Language, Canonical: p.Canonical, Attempts: p.Attempts, DecodingErrors: p.DecodingErrors,
+		Seq: p.Seq, SourceURL: p.SourceURL, URL: p.URL, Status: p.Status, Depth: p.Depth,
+		DiscoveredOn: unlessZero(p.DiscoveredOn), Title: p.Title, FetchedAt: p.FetchedAt.UTC(),
+		DurationMS: p.DurationMS, Bytes: p.Bytes, ContentType: p.ContentType,
+		Charset: p.Charset, Language: p.Language, Canonical: p.Canonical, LinkCount: p.LinkCount, Attempts: p.Attempts,
+		DecodingErrors: p.DecodingErrors,
 	}
 }
 

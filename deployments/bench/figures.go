@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -90,8 +91,9 @@ func (l *load) serve(ctx context.Context, count *atomic.Int64, n int64, perPage 
 			}
 			x.Commits = append(x.Commits, store.Commit{Item: it, Accepted: &store.Accepted{
 				Page: crawl.Page{
-					SourceURL: it.URL, URL: it.URL, Status: 200, Title: "A page of the documentation", FetchedAt: time.Now().UTC(),
-					DurationMS: 12, Bytes: 6000, ContentType: "text/html; charset=utf-8", Charset: "utf-8", Language: "en",
+					SourceURL: it.URL, URL: it.URL, Status: 200, Title: "A page of the documentation",
+					FetchedAt: time.Now().UTC(), DurationMS: 12, Bytes: 6000,
+					ContentType: "text/html; charset=utf-8", Charset: "utf-8", Language: "en",
 				},
 				Final: u.Key(), Links: links,
 			}})
@@ -101,24 +103,26 @@ func (l *load) serve(ctx context.Context, count *atomic.Int64, n int64, perPage 
 	return err
 }
 
-// commits measures full commits a second of one Redis: record, 20 links of which
-// half are new, counters, claim.
-func commits(ctx context.Context, o options, redisURL string) (float64, error) {
+// commits measures full commits a second of one Redis, with record, 20 links of which
+// half are new, counters, claim, lease and release of the row; and what they cost the
+// Redis thread, since the clients share the machine with it.
+func commits(ctx context.Context, o options, redisURL string) (perSecond, redisMicros float64, err error) {
 	rdb, err := redisconn.Open(redisURL, redisconn.Options{})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	defer rdb.Close()
+	defer func() { _ = rdb.Close() }()
 	l, err := newLoad(ctx, rdb, o.Commits*10)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var warm, count atomic.Int64
 	if err := l.serve(ctx, &warm, 500, 20); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	if err := rdb.ConfigResetStat(ctx).Err(); err != nil {
-		return 0, fmt.Errorf("reset statistics: %w", err)
+	before, err := infoNumber(ctx, rdb, "cpu", "used_cpu_user_main_thread", "used_cpu_sys_main_thread")
+	if err != nil {
+		return 0, 0, err
 	}
 	begun := time.Now()
 	var wg sync.WaitGroup
@@ -130,19 +134,15 @@ func commits(ctx context.Context, o options, redisURL string) (float64, error) {
 	took := time.Since(begun)
 	for range 4 {
 		if err := <-errs; err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	info, err := rdb.Info(ctx, "commandstats").Result()
+	after, err := infoNumber(ctx, rdb, "cpu", "used_cpu_user_main_thread", "used_cpu_sys_main_thread")
 	if err != nil {
-		return 0, fmt.Errorf("info: %w", err)
+		return 0, 0, err
 	}
-	for line := range strings.Lines(info) {
-		if strings.HasPrefix(line, "cmdstat_eval") {
-			progress("%d commits in %v: %s", count.Load(), took, strings.TrimSpace(line))
-		}
-	}
-	return float64(count.Load()) / took.Seconds(), nil
+	n := float64(count.Load())
+	return n / took.Seconds(), (after - before) * 1e6 / n, nil
 }
 
 // memory measures bytes of Redis for each discovered URL of 60 bytes, a tenth of
@@ -152,7 +152,7 @@ func memory(ctx context.Context, o options, redisURL string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer rdb.Close()
+	defer func() { _ = rdb.Close() }()
 	if err := rdb.FlushAll(ctx).Err(); err != nil {
 		return 0, fmt.Errorf("flush: %w", err)
 	}
@@ -189,14 +189,31 @@ func memory(ctx context.Context, o options, redisURL string) (float64, error) {
 }
 
 func used(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
-	info, err := rdb.Info(ctx, "memory").Result()
+	n, err := infoNumber(ctx, rdb, "memory", "used_memory")
+	return int64(n), err
+}
+
+// infoNumber answers the sum of the given fields of a section of INFO.
+func infoNumber(ctx context.Context, rdb redis.UniversalClient, section string, fields ...string) (float64, error) {
+	info, err := rdb.Info(ctx, section).Result()
 	if err != nil {
 		return 0, fmt.Errorf("info: %w", err)
 	}
+	sum, found := 0.0, 0
 	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "used_memory:"); ok {
-			return strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if !slices.Contains(fields, name) {
+			continue
 		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("info: %s: %w", name, err)
+		}
+		sum += v
+		found++
 	}
-	return 0, fmt.Errorf("INFO memory says no used_memory")
+	if found != len(fields) {
+		return 0, fmt.Errorf("INFO %s lacks one of %v", section, fields)
+	}
+	return sum, nil
 }

@@ -52,6 +52,7 @@ type figures struct {
 	CollyPeakMiB         float64 `json:"colly_peak_mib"`
 	Ratio                float64 `json:"worker_to_colly"`
 	CommitsPerSecond     float64 `json:"full_commits_per_second"`
+	CommitMicros         float64 `json:"redis_cpu_us_per_full_commit"`
 	BytesPerURL          float64 `json:"redis_bytes_per_url"`
 }
 
@@ -69,7 +70,7 @@ func main() {
 func run(ctx context.Context, o options) error {
 	switch o.Role {
 	case "site":
-		return serveSite(ctx, o)
+		return serveSite(ctx, o, os.Stdout)
 	case "worker":
 		return runWorker(ctx, o)
 	case "colly":
@@ -122,7 +123,7 @@ func compare(ctx context.Context, o options) error {
 	}
 	f.Ratio = f.WorkerPagesPerSecond / f.CollyPagesPerSecond
 	progress("commits")
-	if f.CommitsPerSecond, err = commits(ctx, o, rdb.url); err != nil {
+	if f.CommitsPerSecond, f.CommitMicros, err = commits(ctx, o, rdb.url); err != nil {
 		return err
 	}
 	progress("memory")
@@ -159,10 +160,11 @@ func report(w io.Writer, o options, f figures) error {
   peak MiB of the process        %8.0f           %8.0f
   Redis round trips a page       %8.2f                  -      0.30
   full commits/s                 %8.0f                  -      15000
+  Redis CPU us a full commit     %8.1f                  -         67
   Redis bytes a URL, 90%% queued  %8.0f                  -      170
 `, o.Pages, o.Bytes, o.Links, o.InFlight, o.Rounds,
 		f.WorkerPagesPerSecond, f.CollyPagesPerSecond, f.Ratio, f.WorkerCPUMicros, f.CollyCPUMicros,
 		f.WorkerFetches, f.CollyFetches, f.WorkerPeakMiB, f.CollyPeakMiB, f.RoundTrips, f.CommitsPerSecond,
-		f.BytesPerURL)
+		f.CommitMicros, f.BytesPerURL)
 	return err
 }

@@ -122,7 +122,7 @@ func startRedis(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rdb.Close()
+	defer func() { _ = rdb.Close() }()
 	st := store.New(rdb, store.Options{})
 	for range 100 {
 		if err = st.Ready(ctx); err == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,21 +27,23 @@ import (
 )
 
 // serveSite serves the generated site until it is ended; /-/reset forgets the hits,
-// /-/total answers them.
-func serveSite(ctx context.Context, o options) error {
+// /-/total answers them. Its address is the one line that it writes to w.
+func serveSite(ctx context.Context, o options, w io.Writer) error {
 	site := gensite.New(o.Pages, o.Links, o.Bytes, 0)
 	mux := http.NewServeMux()
 	mux.Handle("/", site)
 	mux.HandleFunc("/-/reset", func(http.ResponseWriter, *http.Request) { site.Reset() })
 	mux.HandleFunc("/-/total", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, site.Total(), site.Distinct())
+		_, _ = fmt.Fprintln(w, site.Total(), site.Distinct()) // who hung up is told nothing
 	})
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	fmt.Printf("http://%s\n", l.Addr())
+	if _, err := fmt.Fprintf(w, "http://%s\n", l.Addr()); err != nil {
+		return errors.Join(fmt.Errorf("tell the address: %w", err), l.Close())
+	}
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	return srv.Serve(l)
 }
@@ -61,7 +64,7 @@ func ask(ctx context.Context, url string) (string, error) {
 }
 
 // measured runs a crawl of the site and writes its outcome.
-func measured(ctx context.Context, o options, crawlSite func() (trips int64, err error)) error {
+func measured(ctx context.Context, o options, crawlSite func() (trips int64, err error)) (err error) {
 	if _, err := ask(ctx, o.Start+"/-/reset"); err != nil {
 		return err
 	}
@@ -70,7 +73,7 @@ func measured(ctx context.Context, o options, crawlSite func() (trips int64, err
 		if err != nil {
 			return fmt.Errorf("profile: %w", err)
 		}
-		defer f.Close()
+		defer func() { err = errors.Join(err, f.Close()) }() // a profile that is not whole is none
 		if err := pprof.StartCPUProfile(f); err != nil {
 			return fmt.Errorf("profile: %w", err)
 		}
@@ -101,7 +104,7 @@ func runWorker(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	defer rdb.Close()
+	defer func() { _ = rdb.Close() }()
 	policy, err := netguard.Parse("127.0.0.1")
 	if err != nil {
 		return err
@@ -175,7 +178,9 @@ func runColly(ctx context.Context, o options) error {
 			return 0, fmt.Errorf("limit: %w", err)
 		}
 		c.OnHTML("title", func(*colly.HTMLElement) {})
-		c.OnHTML("a[href]", func(e *colly.HTMLElement) { _ = e.Request.Visit(e.Attr("href")) }) // visited before: an error
+		c.OnHTML("a[href]", func(e *colly.HTMLElement) {
+			_ = e.Request.Visit(e.Attr("href")) // visited before: an error
+		})
 		c.OnError(func(*colly.Response, error) { failed.Add(1) })
 		if err := c.Visit(o.Start + "/p/0"); err != nil {
 			return 0, fmt.Errorf("visit: %w", err)

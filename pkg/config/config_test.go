@@ -58,16 +58,30 @@ func TestLoadAPI(t *testing.T) {
 			c.RedisURL, c.Listen, c.AllowedSources, c.MaxRunning, c.RedisWait = "unix:///run/redis.sock", ":0", "*", 3, 1
 			c.HostDelay, c.HostConcurrency, c.LogLevel, c.LogFormat = 0, 256, slog.LevelDebug, "text"
 		}},
-		{"flags win", []string{"--listen=:1", "--max-running", "4"}, []string{keys, "TRAWL_LISTEN=:2", "TRAWL_MAX_RUNNING=5"},
-			func(c *config.API) { c.Listen, c.MaxRunning = ":1", 4 }},
+		{
+			"flags win",
+			[]string{"--listen=:1", "--max-running", "4"},
+			[]string{keys, "TRAWL_LISTEN=:2", "TRAWL_MAX_RUNNING=5"},
+			func(c *config.API) { c.Listen, c.MaxRunning = ":1", 4 },
+		},
 		{"secret file", nil, []string{"TRAWL_API_KEYS_FILE=" + file(t, "a:"+keyA+"\n")}, func(*config.API) {}},
-		{"secret file by flag", []string{"--api-keys-file", file(t, "a:"+keyA), "--listen", ":1"}, nil,
-			func(c *config.API) { c.Listen = ":1" }},
-		{"several keys", nil, []string{"TRAWL_API_KEYS= a:" + keyA + ", a:" + keyB + ",\nb-2:" + keyA + keyB + ","},
-			func(c *config.API) { c.Keys = config.Keys{"a": {keyA, keyB}, "b-2": {keyA + keyB}} }},
+		{
+			"secret file by flag",
+			[]string{"--api-keys-file", file(t, "a:"+keyA), "--listen", ":1"},
+			nil,
+			func(c *config.API) { c.Listen = ":1" },
+		},
+		{
+			"several keys", nil,
+			[]string{"TRAWL_API_KEYS= a:" + keyA + ", a:" + keyB + ",\nb-2:" + keyA + keyB + ","},
+			func(c *config.API) { c.Keys = config.Keys{"a": {keyA, keyB}, "b-2": {keyA + keyB}} },
+		},
 		{"key with colons", nil, []string{"TRAWL_API_KEYS=a:x:y:" + keyA}, func(c *config.API) { c.Keys = config.Keys{"a": {"x:y:" + keyA}} }},
-		{"the worker's names", nil, []string{keys, "TRAWL_CONCURRENCY=9", "TRAWL_PRIVATE_HOSTS=127.0.0.1", "TRAWL_WORKER_LISTEN="},
-			func(*config.API) {}},
+		{
+			"the worker's names", nil,
+			[]string{keys, "TRAWL_CONCURRENCY=9", "TRAWL_PRIVATE_HOSTS=127.0.0.1", "TRAWL_WORKER_LISTEN="},
+			func(*config.API) {},
+		},
 		{"what Kubernetes adds", nil, []string{
 			keys, "TRAWL_SERVICE_HOST=10.0.0.1", "TRAWL_SERVICE_PORT=80", "TRAWL_SERVICE_PORT_HTTP=80", "TRAWL_PORT=tcp://10.0.0.1:80",
 			"TRAWL_PORT_80_TCP=tcp://10.0.0.1:80", "TRAWL_PORT_80_TCP_ADDR=10.0.0.1", "TRAWL_API_PORT_80_TCP_PROTO=tcp",
@@ -129,8 +143,12 @@ func TestFaults(t *testing.T) {
 			"TRAWL_LOG_LEVEL: \"loud\" is not one of", "TRAWL_LOG_FORMAT: \"xml\" is not one of",
 			"TRAWL_SHUTDOWN_GRACE: \"20\" is not a duration", "TRAWL_API_KEYS: it is required",
 		}},
-		{"several unknown flags", []string{"--one=1", "--two=2"}, []string{"TRAWL_API_KEYS=a:" + keyA},
-			[]string{"--one: there is no such setting", "--two: there is no such setting"}},
+		{
+			"several unknown flags",
+			[]string{"--one=1", "--two=2"},
+			[]string{"TRAWL_API_KEYS=a:" + keyA},
+			[]string{"--one: there is no such setting", "--two: there is no such setting"},
+		},
 		{"stray argument", []string{"stray"}, []string{"TRAWL_API_KEYS=a:" + keyA}, []string{"command line: "}},
 		{"flag without its value", []string{"--listen"}, []string{"TRAWL_API_KEYS=a:" + keyA}, []string{"command line: "}},
 		{"keys", nil, []string{"TRAWL_API_KEYS=" + strings.Join([]string{
@@ -140,11 +158,18 @@ func TestFaults(t *testing.T) {
 			"TRAWL_API_KEYS: entry 4 (tenant a): a key has 16", "TRAWL_API_KEYS: entry 5 (tenant a): a key has visible",
 			"TRAWL_API_KEYS: entry 7 (tenant b): the same key",
 		}},
-		{"both ways", []string{"--api-keys=a:" + secret}, []string{"TRAWL_API_KEYS_FILE=" + file(t, "a:"+secret)},
-			[]string{"TRAWL_API_KEYS: give it or TRAWL_API_KEYS_FILE, not both"}},
+		{
+			"both ways",
+			[]string{"--api-keys=a:" + secret},
+			[]string{"TRAWL_API_KEYS_FILE=" + file(t, "a:"+secret)},
+			[]string{"TRAWL_API_KEYS: give it or TRAWL_API_KEYS_FILE, not both"},
+		},
 		{"file that is not there", nil, []string{"TRAWL_API_KEYS_FILE=/does/not/exist"}, []string{"TRAWL_API_KEYS_FILE: open /does/not/exist"}},
-		{"file too large", nil, []string{"TRAWL_API_KEYS_FILE=" + file(t, strings.Repeat("x", 1<<20+1))},
-			[]string{"is larger than 1048576 bytes"}},
+		{
+			"file too large", nil,
+			[]string{"TRAWL_API_KEYS_FILE=" + file(t, strings.Repeat("x", 1<<20+1))},
+			[]string{"is larger than 1048576 bytes"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

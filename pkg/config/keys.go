@@ -56,14 +56,18 @@ func parseKeys(s string) (Keys, []string) {
 			faults = append(faults, fmt.Sprintf("entry %d is not tenant:key", n))
 		case !tenantForm.MatchString(tenant):
 			faults = append(faults, fmt.Sprintf(
-				"entry %d: a tenant's name has 1 to 63 characters of a-z, 0-9, - and _ and begins with a letter or digit", n))
+				"entry %d: a tenant's name has 1 to 63 characters of a-z, 0-9, - and _ and begins with a letter "+
+					"or digit", n))
 		case len(key) < minKey || len(key) > maxKey:
-			faults = append(faults, fmt.Sprintf("entry %d (tenant %s): a key has %d to %d characters", n, tenant, minKey, maxKey))
+			faults = append(faults, fmt.Sprintf(
+				"entry %d (tenant %s): a key has %d to %d characters", n, tenant, minKey, maxKey))
 		case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
-			faults = append(faults, fmt.Sprintf("entry %d (tenant %s): a key has visible ASCII characters only", n, tenant))
+			faults = append(faults, fmt.Sprintf(
+				"entry %d (tenant %s): a key has visible ASCII characters only", n, tenant))
 		case owner[key] != "":
 			faults = append(faults, fmt.Sprintf(
-				"entry %d (tenant %s): the same key was given to tenant %s before; a key names one tenant", n, tenant, owner[key]))
+				"entry %d (tenant %s): the same key was given to tenant %s before; a key names one tenant",
+				n, tenant, owner[key]))
 		default:
 			owner[key] = tenant
 			keys[tenant] = append(keys[tenant], key)

@@ -37,7 +37,7 @@ type Page struct {
 	URL          string    `json:"url"`                     // where it ended
 	Status       int       `json:"status"`                  // of the last answer
 	Depth        int       `json:"depth,omitempty"`         // links followed from an input
-	DiscoveredOn string    `json:"discovered_on,omitempty"` // source_url of the page that linked here first; empty for an input
+	DiscoveredOn string    `json:"discovered_on,omitempty"` // source_url of what linked here first; empty for an input
 	Title        string    `json:"title,omitempty"`
 	FetchedAt    time.Time `json:"fetched_at"`
 	DurationMS   int64     `json:"duration_ms,omitempty"` // from the request to the last byte, redirects included
@@ -46,7 +46,8 @@ type Page struct {
 	Charset      string    `json:"charset,omitempty"`
 	Language     string    `json:"language,omitempty"`
 	Canonical    string    `json:"canonical,omitempty"`
-	Attempts     int       `json:"attempts,omitempty"` // tries, this one included
+	LinkCount    int       `json:"link_count,omitempty"` // distinct links of the page, admitted or not
+	Attempts     int       `json:"attempts,omitempty"`   // tries, this one included
 	// DecodingErrors reports that bytes did not fit the charset and became U+FFFD.
 	DecodingErrors bool `json:"decoding_errors,omitempty"`
 }

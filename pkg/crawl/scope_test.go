@@ -48,7 +48,8 @@ func TestScope(t *testing.T) {
 			[]string{"https://other.co.uk/", "https://co.uk/", "https://notexample.co.uk/"},
 		},
 		{
-			ScopeDomain, "https://www.amazonaws.com/", []string{"https://amazonaws.com/"},
+			ScopeDomain, "https://www.amazonaws.com/",
+			[]string{"https://amazonaws.com/"},
 			// A public suffix below the seed's domain begins another one.
 			[]string{"https://bucket.s3.amazonaws.com/"},
 		},
@@ -254,6 +255,7 @@ func FuzzPattern(f *testing.F) {
 }
 
 func benchRules(b testing.TB) *Rules {
+	b.Helper()
 	return mustRules(b, Plan{
 		Site: true, Seeds: []string{"https://docs.site.test/en/"}, Scope: ScopePrefix, MaxDepth: 5,
 		Sources: []string{"https://docs.site.test/en/", "*.example.org"},

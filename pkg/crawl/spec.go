@@ -299,7 +299,8 @@ func (c *checked) checkInputs(s *Spec) {
 		c.fault("urls", "required", "say what to crawl: urls for a list, seed_url or seeds for a site")
 	case 1:
 	default:
-		c.fault(fields[1], "exclusive", "give only one of urls, seed_url and seeds, not %s", strings.Join(fields, " and "))
+		c.fault(fields[1], "exclusive",
+			"give only one of urls, seed_url and seeds, not %s", strings.Join(fields, " and "))
 	}
 	c.plan.Site = len(s.URLs) == 0
 	// Each list is checked although only one may be given: all faults at once.
@@ -355,7 +356,8 @@ func (c *checked) checkSite(s *Spec) {
 			{"exclude", len(s.Exclude) > 0},
 		} {
 			if f.given {
-				c.fault(f.name, "site_only", "%s is for a site crawl: with urls no link is followed, so leave it out", f.name)
+				c.fault(f.name, "site_only",
+					"%s is for a site crawl: with urls no link is followed, so leave it out", f.name)
 			}
 		}
 		c.plan.Scope = ScopeAny

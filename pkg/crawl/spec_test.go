@@ -218,13 +218,15 @@ func TestPlanRefusesSources(t *testing.T) {
 	}{
 		{
 			"only sources", `{"urls":["http://a.test/","http://b.test/","http://a.test/x","http://c.test/"]}`, "a.test",
-			CodeSourceNotAllowed, []string{"urls[1] source_not_allowed", "urls[3] source_not_allowed"},
+			CodeSourceNotAllowed,
+			[]string{"urls[1] source_not_allowed", "urls[3] source_not_allowed"},
 		},
 		{"seed", `{"seed_url":"http://b.test/"}`, "a.test", CodeSourceNotAllowed, []string{"seed_url source_not_allowed"}},
 		{"none allowed", `{"seeds":["http://b.test/"]}`, "", CodeSourceNotAllowed, []string{"seeds[0] source_not_allowed"}},
 		{
 			"with other faults", `{"urls":["http://b.test/","x"],"concurrency":0}`, "a.test",
-			CodeInvalid, []string{"urls[1] invalid_url", "concurrency min", "urls[0] source_not_allowed"},
+			CodeInvalid,
+			[]string{"urls[1] invalid_url", "concurrency min", "urls[0] source_not_allowed"},
 		},
 		{"other faults only", `{"urls":["x"]}`, "a.test", CodeInvalid, []string{"urls[0] invalid_url"}},
 	} {
@@ -279,7 +281,12 @@ func TestDurationJSON(t *testing.T) {
 	}{
 		{`"500ms"`, 500 * time.Millisecond, false},
 		{`"1h30m"`, 90 * time.Minute, false},
-		{`3600`, 0, true}, {`"3600"`, 0, true}, {`""`, 0, true}, {`"1 hour"`, 0, true}, {`true`, 0, true}, {`{}`, 0, true},
+		{`3600`, 0, true},
+		{`"3600"`, 0, true},
+		{`""`, 0, true},
+		{`"1 hour"`, 0, true},
+		{`true`, 0, true},
+		{`{}`, 0, true},
 	} {
 		var s Spec
 		err := json.Unmarshal([]byte(`{"time_limit":`+tt.in+`}`), &s)

@@ -324,7 +324,7 @@ func checkAgreement(t interface {
 	want, refused := oracle(base, href)
 	if err != nil {
 		// A scheme that is not fetched is refused before the rest is looked at.
-		if got := RefusedReasonOf(err); got != refused && !(got == RefusedScheme && refused != "") {
+		if got := RefusedReasonOf(err); got != refused && (got != RefusedScheme || refused == "") {
 			t.Fatalf("%q on %q: refused as %q, the library says %q (%q)", href, base.String(), got, want, refused)
 		}
 		return

@@ -138,7 +138,8 @@ func (s *Site) parse(name string, file []byte) (answer, error) {
 			a.body = file[consumed+len(line):]
 			return a, nil
 		case !known:
-			return a, fmt.Errorf("line %q is neither status, header nor delay, nor the blank line before the body", line)
+			return a, fmt.Errorf(
+				"line %q is neither status, header nor delay, nor the blank line before the body", line)
 		}
 		if err := a.set(key, value); err != nil {
 			return a, err

@@ -10,10 +10,9 @@ import (
 	"sync"
 	"testing"
 
+	"code.dny.dev/ssrf"
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
-
-	"code.dny.dev/ssrf"
 
 	"example.com/trawl/pkg/crawl"
 )
@@ -301,10 +300,12 @@ func TestDial(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			got, err := greeted(t, g, tt.host+":"+private)
 			if tt.want == "" && (err != nil || got != "hello") {
 				t.Errorf("got %q, %v, want a greeting", got, err)
 			}
+			//nolint:errorlint // a wrapped fault is what this must find
 			if _, direct := err.(*crawl.Fault); tt.want != "" && (crawl.CodeOf(err) != tt.want || !direct) {
 				t.Errorf("got %q, %v, want the fault %s itself", got, err, tt.want)
 			}
@@ -312,6 +313,7 @@ func TestDial(t *testing.T) {
 	}
 
 	t.Run("SEC-04 rebinding", func(t *testing.T) {
+		t.Parallel()
 		if got, err := greeted(t, g, "rebind.test:"+public); got != "hello" {
 			t.Fatalf("first: %q, %v, want a greeting", got, err)
 		}
@@ -322,24 +324,23 @@ func TestDial(t *testing.T) {
 		}
 	})
 	t.Run("no such name is no refusal", func(t *testing.T) {
+		t.Parallel()
 		_, err := greeted(t, g, "nowhere.test:80")
 		if dns, ok := errors.AsType[*net.DNSError](err); !ok || !dns.IsNotFound {
 			t.Errorf("got %v, want a DNS error", err)
 		}
 	})
 	t.Run("an ended context is no refusal", func(t *testing.T) {
+		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := g.DialContext(ctx, "tcp", "site.test:"+public); crawl.CodeOf(
-			err,
-		) == crawl.CodePrivateAddress {
+		if _, err := g.DialContext(ctx, "tcp", "site.test:"+public); crawl.CodeOf(err) == crawl.CodePrivateAddress {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("no port", func(t *testing.T) {
-		if _, err := g.DialContext(t.Context(), "tcp", "site.test"); crawl.CodeOf(
-			err,
-		) != crawl.CodePrivateAddress {
+		t.Parallel()
+		if _, err := g.DialContext(t.Context(), "tcp", "site.test"); crawl.CodeOf(err) != crawl.CodePrivateAddress {
 			t.Errorf("got %v, want a refusal", err)
 		}
 	})

@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"example.com/trawl/pkg/crawl"
 	"golang.org/x/net/idna"
+
+	"example.com/trawl/pkg/crawl"
 )
 
 // Setting is the name of the setting that [Parse] reads; refusals name it, so

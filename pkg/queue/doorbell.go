@@ -147,8 +147,9 @@ func (d *Doorbell) Waiting(ctx context.Context) (int64, error) {
 // unavailable says for a person what a queue that does not answer means for the job.
 func unavailable(err error) error {
 	return &crawl.Fault{
-		Code:       crawl.CodeUnavailable,
-		Message:    "The queue does not answer. Check that Redis runs and has memory left; the job is kept and started then.",
+		Code: crawl.CodeUnavailable,
+		Message: "The queue does not answer. Check that Redis runs and has memory left; " +
+			"the job is kept and started then.",
 		RetryAfter: announceEvery,
 		Err:        err,
 	}

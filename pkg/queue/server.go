@@ -189,7 +189,7 @@ func retryDelay(n int, err error) time.Duration {
 // report logs what a handler returned. It changes nothing: asynq calls it also
 // for rings that another worker is handling by now.
 func (s *Server) report(ctx context.Context, t *asynq.Task, err error) {
-	attrs := []slog.Attr{slog.String("queue", s.o.Queue), slog.String("error", err.Error())}
+	attrs := []slog.Attr{slog.String("queue", s.o.Queue), slog.Any("err", err)}
 	if id, ok := asynq.GetTaskID(ctx); ok {
 		attrs = append(attrs, slog.String("task", id))
 	}

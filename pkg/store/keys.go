@@ -11,7 +11,7 @@ import (
 // All key names. Scripts append the same names to root and job; a test compares.
 //
 //	trawl:tenants         SET   tenants that ever submitted: what the sweep visits
-//	{t:T}                 HASH  seq, max_running
+//	{t:T}                 HASH  seq, max_running, replicas
 //	{t:T}:jobs            ZSET  job id by creation number
 //	{t:T}:waiting         ZSET  jobs that wait at the run gate, by creation number
 //	{t:T}:running         SET   jobs that passed it and have not ended

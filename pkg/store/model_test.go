@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"example.com/trawl/pkg/crawl"
-	"example.com/trawl/pkg/crawltest"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/crawltest"
 )
 
 // The model says what a job must be after any interleaving of slices, commits sent

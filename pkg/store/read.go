@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"example.com/trawl/pkg/crawl"
 	"github.com/redis/go-redis/v9"
+
+	"example.com/trawl/pkg/crawl"
 )
 
 // Job reads one consistent picture of a job; its cost does not depend on the job's

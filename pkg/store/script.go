@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"example.com/trawl/pkg/crawl"
 	"github.com/redis/go-redis/v9"
+
+	"example.com/trawl/pkg/crawl"
 )
 
 //go:embed scripts

@@ -145,7 +145,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// A store that is full refuses submissions whole, and says so. JOB-17
+// A store that is full refuses submissions whole, and says so (JOB-17).
 func TestFull(t *testing.T) {
 	t.Parallel()
 	r := crawltest.Private(t)
@@ -183,5 +183,30 @@ func TestFull(t *testing.T) {
 	}
 	if c := f.create(t, n); c.Replayed {
 		t.Error("the refused submission left its key behind")
+	}
+}
+
+// With Options.Replicas a submission is answered only when so many have it, and a
+// second try with the same key is, too.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	r := crawltest.Private(t, "--shutdown-timeout", "0", "--repl-diskless-sync-delay", "0")
+	f := newFixture(t, &crawltest.Redis{Client: r.Client})
+	f.o.Replicas = 1
+	n := f.job(t, "key", 1)
+	_, err := f.Create(t.Context(), n)
+	if fault := wantCode(t, err, crawl.CodeUnavailable); fault.RetryAfter <= 0 {
+		t.Error("no time to wait")
+	}
+	host, port, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(r.URL, "redis://"), "/0"), ":")
+	crawltest.Private(t, "--replicaof", host, port, "--appendonly", "no") // one that writes its first AOF refuses to end
+	crawltest.Eventually(t, 20*time.Second, "the replica to follow", func() bool {
+		return strings.Contains(r.Client.Info(t.Context(), "replication").Val(), "state=online")
+	})
+	if c := f.create(t, n); !c.Replayed || c.Job.Total != 1 {
+		t.Errorf("the same key once a replica follows: %+v", c)
+	}
+	if c := f.create(t, f.job(t, "other", 1)); c.Replayed {
+		t.Errorf("a new job: %+v", c)
 	}
 }

@@ -291,7 +291,12 @@ func acceptedArgs(head []any, c *Commit) ([]any, error) {
 		len(a.Links)-refused, refused)
 	for i := range a.Links {
 		if l := &a.Links[i]; l.Refused == "" {
-			args = append(args, l.Key[:], l.URL.String())
+			args = append(args, l.Key[:])
+		}
+	}
+	for i := range a.Links {
+		if l := &a.Links[i]; l.Refused == "" {
+			args = append(args, l.URL.String())
 		}
 	}
 	for i := range a.Links {

@@ -11,8 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"example.com/trawl/pkg/crawl"
 	"github.com/redis/go-redis/v9"
+
+	"example.com/trawl/pkg/crawl"
 )
 
 // Options of a [Store]. The zero value is usable.
@@ -114,8 +115,8 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 				". Send the same input to get that job, or another key for a new one.",
 		}
 	}
-	if s.o.Replicas > 0 && str(a[0]) == "created" {
-		if err := s.awaitReplicas(ctx, first); err != nil {
+	if s.o.Replicas > 0 {
+		if err := s.awaitReplicas(ctx, n.Job.Tenant); err != nil {
 			return Created{}, err
 		}
 	}
@@ -218,19 +219,20 @@ func (s *Store) Ready(ctx context.Context) error {
 }
 
 // awaitReplicas waits until Options.Replicas have what was written on the shard of
-// the tenant. WAIT speaks of the writes of its own connection, hence the write
-// before it in the same pipeline.
-func (s *Store) awaitReplicas(ctx context.Context, j crawl.JobRef) error {
+// the tenant. WAIT speaks of the writes of its own connection, hence the write before
+// it in the same pipeline; it is one that says nothing, since a replayed job may have
+// ended, and the record of such a job does not change.
+func (s *Store) awaitReplicas(ctx context.Context, tenant string) error {
 	var node interface{ Pipeline() redis.Pipeliner } = s.rdb
 	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		m, err := c.MasterForKey(ctx, jobKey(j))
+		m, err := c.MasterForKey(ctx, rootKey(tenant))
 		if err != nil {
 			return fault(err)
 		}
 		node = m
 	}
 	p := node.Pipeline()
-	p.HSet(ctx, jobKey(j), "replicas", s.o.Replicas)
+	p.HSet(ctx, rootKey(tenant), "replicas", s.o.Replicas)
 	wait := p.Do(ctx, "WAIT", s.o.Replicas, replicaWait.Milliseconds())
 	if _, err := p.Exec(ctx); err != nil {
 		return fault(err)

@@ -1,6 +1,7 @@
 package crawler
 
 import (
+	"log/slog"
 	"time"
 
 	"example.com/trawl/pkg/crawl"
@@ -41,7 +42,7 @@ func (t *turn) beat(news chan pulse) {
 			r, err := t.c.o.Store.Renew(t.io, t.sl, t.slots.inUse()...)
 			if err != nil {
 				if t.io.Err() == nil {
-					t.log.WarnContext(t.io, "slice not renewed", "error", err)
+					t.log.WarnContext(t.io, "slice not renewed", slog.Any("err", err))
 				}
 				continue
 			}

@@ -115,7 +115,8 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 	if sl == nil {
 		return nil
 	}
-	log := c.o.Logger.With("job_id", ring.ID, "tenant", ring.Tenant, "slice", sl.Gen)
+	log := c.o.Logger.With(
+		slog.String("job_id", ring.ID), slog.String("tenant", ring.Tenant), slog.Int64("slice", sl.Gen))
 	t, err := newTurn(c, sl, log)
 	if err == nil {
 		c.ring(ctx, rings)
@@ -132,7 +133,7 @@ func (c *Crawler) leave(ctx context.Context, sl *store.Slice, release func(), lo
 	rings, err := c.o.Store.End(ctx, sl)
 	release()
 	if err != nil {
-		log.WarnContext(ctx, "slice not closed, the sweep will", "error", err)
+		log.WarnContext(ctx, "slice not closed, the sweep will", slog.Any("err", err))
 		return nil
 	}
 	c.ring(ctx, rings)
@@ -170,7 +171,8 @@ func (c *Crawler) ring(ctx context.Context, rings []crawl.Ring) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer cancel()
 	if err := c.o.Doorbell.Ring(ctx, rings...); err != nil {
-		c.o.Logger.WarnContext(ctx, "ring refused, the sweep rings later", "job_id", rings[0].ID, "error", err)
+		c.o.Logger.WarnContext(ctx, "ring refused, the sweep rings later",
+			slog.String("job_id", rings[0].ID), slog.Any("err", err))
 	}
 }
 
@@ -189,10 +191,11 @@ func (c *Crawler) Sweep(ctx context.Context) {
 		c.o.Metrics.swept(swept, err)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			c.o.Logger.WarnContext(ctx, "sweep failed", "error", err)
+			c.o.Logger.WarnContext(ctx, "sweep failed", slog.Any("err", err))
 		case swept.Dead > 0 || swept.Expired > 0:
-			c.o.Logger.InfoContext(ctx, "healed", "dead_slices", swept.Dead, "urls_back", swept.Back,
-				"expired_jobs", swept.Expired, "rings", len(swept.Rings))
+			c.o.Logger.InfoContext(ctx, "healed",
+				slog.Int64("dead_slices", swept.Dead), slog.Int64("urls_back", swept.Back),
+				slog.Int64("expired_jobs", swept.Expired), slog.Int("rings", len(swept.Rings)))
 		}
 		c.ring(ctx, swept.Rings)
 	}

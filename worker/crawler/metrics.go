@@ -3,9 +3,10 @@ package crawler
 import (
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/store"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics counts what the crawler does. Labels are outcomes and nothing that grows.

@@ -97,7 +97,8 @@ func (p *Process) Start(ctx context.Context) error {
 	p.stops = append(p.stops, func(context.Context) error { stop(); <-swept; return nil })
 	// First of all nothing new is taken.
 	p.stops = append(p.stops, func(context.Context) error { p.queue.StopFetching(); p.crawler.Drain(); return nil })
-	p.log.InfoContext(ctx, "worker started", "concurrency", p.o.Concurrency, "health", p.Addr())
+	p.log.InfoContext(ctx, "worker started",
+		slog.Int("concurrency", p.o.Concurrency), slog.String("health", p.Addr()))
 	return nil
 }
 
@@ -116,7 +117,7 @@ func (p *Process) serveHealth(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			p.log.ErrorContext(ctx, "health server ended", "error", err)
+			p.log.ErrorContext(ctx, "health server ended", slog.Any("err", err))
 		}
 	}()
 	p.stops = append(p.stops, func(ctx context.Context) error {
@@ -164,7 +165,7 @@ func (p *Process) Run(ctx context.Context) error {
 		return err
 	}
 	<-ctx.Done()
-	p.log.InfoContext(ctx, "worker stops", "grace", p.crawler.o.Grace)
+	p.log.InfoContext(ctx, "worker stops", slog.Duration("grace", p.crawler.o.Grace))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.crawler.o.Grace+2*closing)
 	defer cancel()
 	return p.Stop(ctx)

@@ -147,7 +147,8 @@ func (t *turn) run(ctx context.Context) error {
 		}
 		wake.Stop()
 	}
-	t.log.InfoContext(ctx, "slice ends", "pages", t.pagesTotal, "lost", t.lost, "took_ms", time.Since(t.started).Milliseconds())
+	t.log.InfoContext(ctx, "slice ends", slog.Int64("pages", t.pagesTotal), slog.Bool("lost", t.lost),
+		slog.Int64("took_ms", time.Since(t.started).Milliseconds()))
 	return nil
 }
 
@@ -372,7 +373,7 @@ func (t *turn) exchange(x store.Exchange) error {
 			return fmt.Errorf("slice of job %s: %w", t.sl.Job.ID, err)
 		}
 		if pause == 100*time.Millisecond {
-			t.log.WarnContext(t.io, "the store does not answer, results are kept", "error", err)
+			t.log.WarnContext(t.io, "the store does not answer, results are kept", slog.Any("err", err))
 		}
 		// What the lost answer leased is unknown here; End gives it back. So this
 		// slice leases nothing more, or it would hold places that it cannot use.

@@ -99,7 +99,7 @@ func stuck(t *testing.T) (site *crawltest.Site, aborted chan string) {
 }
 
 // A cancel aborts requests in flight and ends the job well within its bound, without
-// any revocation (promise 6). JOB-09
+// any revocation (promise 6, JOB-09).
 func TestCancelAborts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, crawltest.Any(t))
@@ -126,7 +126,7 @@ func TestCancelAborts(t *testing.T) {
 }
 
 // A stopping worker gives its requests a grace, then gives their URLs back with no
-// attempt burnt; another worker goes on with them. JOB-15
+// attempt burnt; another worker goes on with them (JOB-15).
 func TestStopGivesBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, crawltest.Any(t))
@@ -184,7 +184,7 @@ func TestStopWaits(t *testing.T) {
 	}
 }
 
-// A page whose fetch panics is recorded as failed and takes nothing with it. JOB-24
+// A page whose fetch panics is recorded as failed and takes nothing with it (JOB-24).
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, crawltest.Any(t))
@@ -299,8 +299,8 @@ func (usurped) Renew(context.Context, *store.Slice, ...store.HostSlots) (store.R
 	return store.Renewed{Lost: true}, nil
 }
 
-// Redirects are checked hop by hop: what the job's rules leave out is never asked for.
-// RED-04, RED-06
+// Redirects are checked hop by hop: what the job's rules leave out is never asked for
+// (RED-04, RED-06).
 func TestRedirectOutOfScope(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, crawltest.Any(t))
@@ -338,8 +338,8 @@ header: Location: OTHER/x
 	}
 }
 
-// The page limit is exact however many workers share it, and failed pages count.
-// TRP-05, RED-13
+// The page limit is exact however many workers share it, and failed pages count
+// (TRP-05, RED-13).
 func TestPageLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, crawltest.Any(t))

@@ -3,6 +3,7 @@ package crawler
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
@@ -21,10 +22,10 @@ const (
 	retryMost = 5 * time.Minute
 )
 
-// hopRefused is a redirect that the job's rules do not let through.
-type hopRefused struct{ reason crawl.Reason }
+// hopRefusedError is a redirect that the job's rules do not let through.
+type hopRefusedError struct{ reason crawl.Reason }
 
-func (h hopRefused) Error() string { return "redirect refused: " + string(h.reason) }
+func (h hopRefusedError) Error() string { return "redirect refused: " + string(h.reason) }
 
 // visit fetches one page and says what is to be recorded. It runs in a goroutine of
 // its own: parsing, hashing and rules use every core.
@@ -32,8 +33,8 @@ func (t *turn) visit(p *page) (r result) {
 	r = result{page: p, commit: store.Commit{Item: p.item}}
 	defer func() {
 		if v := recover(); v != nil {
-			t.log.ErrorContext(t.io, "panic while a page was visited", "panic", fmt.Sprint(v),
-				"stack", string(debug.Stack()))
+			t.log.ErrorContext(t.io, "panic while a page was visited",
+				slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
 			r.commit.Failed = t.failure(p, crawl.Faultf(crawl.CodeInternal, "This page could not be processed."))
 		}
 	}()
@@ -51,12 +52,12 @@ func (t *turn) visit(p *page) (r result) {
 	m.inFlight.Inc()
 	begun := time.Now()
 	res, err := t.c.o.Fetcher.Fetch(t.fetches, fetch.Request{
-		URL: target, Hops: p.item.Hops, Links: t.sl.Plan.Site, MaxLinks: store.MaxLinks,
+		URL: target, Hops: p.item.Hops, Links: true, MaxLinks: store.MaxLinks,
 		Hop: func(to crawl.URL) error { return t.mayFollow(p, to) },
 	})
 	m.inFlight.Dec()
 	m.since(m.fetch, begun)
-	var hop hopRefused
+	var hop hopRefusedError
 	switch {
 	case errors.As(err, &hop):
 		r.commit.Skipped = hop.reason
@@ -79,21 +80,27 @@ func (t *turn) visit(p *page) (r result) {
 // mayFollow asks the job's rules about a redirect.
 func (t *turn) mayFollow(p *page, to crawl.URL) error {
 	if !t.c.o.Sources.Allows(to) {
-		return hopRefused{crawl.SkipRedirectNotAllowed}
+		return hopRefusedError{crawl.SkipRedirectNotAllowed}
 	}
 	switch t.rules.Check(to, p.item.Depth) {
 	case "":
 		return nil
 	case crawl.RefusedSource:
-		return hopRefused{crawl.SkipRedirectNotAllowed}
+		return hopRefusedError{crawl.SkipRedirectNotAllowed}
 	default:
-		return hopRefused{crawl.SkipRedirectOutOfScope}
+		return hopRefusedError{crawl.SkipRedirectOutOfScope}
 	}
 }
 
 func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) {
-	a := &store.Accepted{Page: res.Page, Final: res.Final.Key(), BadLinks: res.BadLinks}
+	a := &store.Accepted{Page: res.Page, Final: res.Final.Key()}
 	a.Page.SourceURL, a.Page.Attempts = p.item.URL, p.item.Attempt+1
+	a.Page.LinkCount = len(res.Links)
+	c.Accepted = a
+	if !t.sl.Plan.Site {
+		return // just these URLs: links are counted and not followed
+	}
+	a.BadLinks = res.BadLinks
 	a.Links = make([]crawl.Link, 0, len(res.Links))
 	for _, l := range res.Links {
 		refused := t.rules.Check(l.URL, p.item.Depth+1)
@@ -102,7 +109,6 @@ func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) {
 		}
 		a.Links = append(a.Links, crawl.Link{URL: l.URL, Key: l.Key, Refused: refused})
 	}
-	c.Accepted = a
 }
 
 // failed decides between another try and the end of a page.
@@ -122,7 +128,7 @@ func (t *turn) failed(p *page, err error, c *store.Commit) {
 func (t *turn) failure(p *page, err error) *crawl.Failure {
 	var f *crawl.Fault
 	if !errors.As(err, &f) {
-		t.log.ErrorContext(t.io, "a page failed in a way that has no name", "error", err)
+		t.log.ErrorContext(t.io, "a page failed in a way that has no name", slog.Any("err", err))
 		f = crawl.Faultf(crawl.CodeInternal, "This page could not be processed.")
 	}
 	return &crawl.Failure{

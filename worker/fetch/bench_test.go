@@ -41,6 +41,7 @@ func benchPage() string {
 // reportCPU adds the CPU time of the whole process an operation, the server of
 // the test included.
 func reportCPU(b *testing.B) func() {
+	b.Helper()
 	before := cpu()
 	return func() { b.ReportMetric(float64((cpu()-before).Microseconds())/float64(b.N), "cpu-µs/op") }
 }

@@ -92,7 +92,8 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 	// the frontier knows it.
 	if req.URL.Host != x.at.Host() || req.URL.Scheme != x.at.Scheme() {
 		return nil, &crawl.Fault{
-			Code: crawl.CodeInvalidURL, Message: "The URL is read differently by different parsers; it was not requested.",
+			Code:    crawl.CodeInvalidURL,
+			Message: "The URL is read differently by different parsers; it was not requested.",
 		}
 	}
 	if target := x.at.RequestURI(); target != req.URL.RequestURI() && !strings.HasPrefix(target, "//") {

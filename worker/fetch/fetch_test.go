@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -598,7 +599,7 @@ func TestConnectionFaults(t *testing.T) {
 	refused := "http://" + closed.Addr().String() + "/"
 	_ = closed.Close()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
-	secure.Config.ErrorLog = discardLog()
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	plain := httptest.NewServer(http.NotFoundHandler())
@@ -730,6 +731,7 @@ func TestDrips(t *testing.T) {
 // pipe dials an in-memory connection whose other end reads the request and is
 // then h's; it is closed when the client's end is. The test waits for that.
 func pipe(t *testing.T, h func(net.Conn)) func(context.Context, string, string) (net.Conn, error) {
+	t.Helper()
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
 	return func(context.Context, string, string) (net.Conn, error) {

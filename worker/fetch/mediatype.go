@@ -124,7 +124,7 @@ func sniff(b []byte, labelled bool) (kind string, html bool) {
 		return kind, false
 	case m.Is("text/html"), m.Is("application/xhtml+xml"):
 		return kind, true
-	case markup && !(textual(m) && !m.Is("text/plain")):
+	case markup && (!textual(m) || m.Is("text/plain")):
 		return "text/html", true
 	case textual(m):
 		return kind, false

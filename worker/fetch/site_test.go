@@ -3,8 +3,6 @@ package fetch
 import (
 	"bufio"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -202,5 +200,3 @@ func paths(s *site, res Result) []string {
 	}
 	return ps
 }
-
-func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }

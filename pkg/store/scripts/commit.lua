@@ -6,7 +6,7 @@
 -- ARGV  1 now, 2 id, 3 gen, 4 n of the row, 5 row, 6 outcome; then by outcome
 --   accepted  7 key of the final URL, 8 record, 9 bytes, 10 depth of its links,
 --             11 number of links that may be admitted, 12 of links refused,
---             then key, url of each of the former, key, reason, url of each of the
+--             then the keys of the former, their urls, key, reason, url of each of the
 --             latter, then reason, count of links that are no URLs
 --   failed    7 error type, 8 error record
 --   skipped   7 reason
@@ -30,7 +30,6 @@ if redis.call('ZSCORE', job .. ':leased', row) ~= gen then
 end
 local h = redis.call('HMGET', job, 'state', 'total', 'max_pages', 'accepted', 'records', 'bytes', 'seeds_ok')
 local state = h[1]
-local now = clock(ARGV[1])
 local answer = {'done', 0}
 local admitted = 0
 redis.call('ZREM', job .. ':leased', row)
@@ -51,7 +50,7 @@ if outcome == 'retry' or outcome == 'redirect' then
     if outcome == 'redirect' then
       redis.call('LPUSH', job .. ':queued', ARGV[7])
     else
-      local at = now + tonumber(ARGV[8])
+      local at = clock(ARGV[1]) + tonumber(ARGV[8])
       redis.call('ZADD', job .. ':deferred', int(at), ARGV[7])
       redis.call('HSET', job, 'deferred_for', 'retry')
       wake(at)
@@ -75,24 +74,22 @@ if outcome == 'accepted' then
     local depth, at = ARGV[10], 13
     local late = {} -- links that came after max_pages was reached
     if links > 0 and (state == 'running' or state == 'paused') then
-      local keys = {}
-      for i = 1, links do keys[i] = ARGV[at + 2 * (i - 1)] end
-      local seen = redis.call('SMISMEMBER', job .. ':seen', unpack(keys))
-      local fresh, rows = {}, {}
+      local seen = redis.call('SMISMEMBER', job .. ':seen', unpack(ARGV, at, at + links - 1))
+      local fresh, rows, tail = {}, {}, ' ' .. depth .. ' ' .. seq .. ' 0 0 '
       for i = 1, links do
         if seen[i] == 0 then
+          local key, url = ARGV[at + i - 1], ARGV[at + links + i - 1]
           if total < max then
             total = total + 1
-            fresh[#fresh + 1] = keys[i]
-            rows[#rows + 1] = 'p ' .. int(total) .. ' ' .. depth .. ' ' .. int(seq) .. ' 0 0 ' .. ARGV[at + 2 * i - 1]
+            admitted = admitted + 1
+            fresh[admitted] = key
+            rows[admitted] = 'p ' .. total .. tail .. url
           else
-            late[#late + 1] = keys[i]
-            late[#late + 1] = 'page_limit'
-            late[#late + 1] = ARGV[at + 2 * i - 1]
+            local k = #late
+            late[k + 1], late[k + 2], late[k + 3] = key, 'page_limit', url
           end
         end
       end
-      admitted = #fresh
       if admitted > 0 then
         redis.call('SADD', job .. ':seen', unpack(fresh))
         redis.call('RPUSH', job .. ':queued', unpack(rows))
@@ -123,9 +120,9 @@ if outcome == 'accepted' then
     for i = at + 3 * refusals, #ARGV, 2 do redis.call('HINCRBY', job, 'r:' .. ARGV[i], ARGV[i + 1]) end
     local seeds = tonumber(h[7])
     if depth == '1' then seeds = seeds + 1 end
-    redis.call('HSET', job, 'total', int(total), 'accepted', int(tonumber(h[4]) + 1), 'records', int(seq),
-      'bytes', int(tonumber(h[6]) + tonumber(ARGV[9])), 'seeds_ok', int(seeds))
-    upsert(seq, ARGV[8], now)
+    redis.call('HSET', job, 'total', total, 'accepted', h[4] + 1, 'records', seq, 'bytes', int(h[6] + ARGV[9]),
+      'seeds_ok', seeds)
+    upsert(seq, ARGV[8])
   end
 elseif outcome == 'failed' then
   local seq = redis.call('HINCRBY', job, 'errors', 1)
@@ -139,10 +136,10 @@ end
 if admitted == 0 then
   if state == 'cancelling' then
     if redis.call('EXISTS', job .. ':leased') == 0 then
-      finish(answer, now, 'cancelled', redis.call('HGET', job, 'stop'))
+      finish(answer, clock(ARGV[1]), 'cancelled', redis.call('HGET', job, 'stop'))
     end
   elseif idle() then
-    complete(answer, now)
+    complete(answer, clock(ARGV[1]))
   end
 end
 return answer
