@@ -10,6 +10,8 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -83,17 +85,16 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 		return store.Created{}, err
 	}
 	var in submission
-	if err := decodeStrict(body.Bytes(), &in); err != nil {
-		return store.Created{}, err
+	wrong := decodeStrict(body.Bytes(), &in)
+	if wrong != nil && in.empty() {
+		return store.Created{}, wrong
 	}
 	sp := crawl.Spec(in)
 	plan, inputs, err := sp.Plan(s.o.Limits, s.o.Sources)
-	if err != nil {
+	if err = together(wrong, err); err != nil {
 		return store.Created{}, err
 	}
-	// The spec is stored as it was decoded, not as it was sent: what is shown
-	// later is what was done.
-	stored, err := json.Marshal(in)
+	stored, err := json.Marshal(shown(in))
 	if err != nil {
 		return store.Created{}, err
 	}
@@ -103,6 +104,40 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 		Spec: stored, Plan: plan, Inputs: inputs, Tags: sp.Tags, MaxRunning: s.o.MaxRunning,
 	})
 }
+
+// together joins the faults of the form of a submission and of what it says, so that
+// nobody has to send it twice to learn both.
+func together(form, meaning error) error {
+	var a, b *crawl.Fault
+	if !errors.As(form, &a) || !errors.As(meaning, &b) {
+		return errors.Join(form, meaning)
+	}
+	both := *a
+	both.Fields = append(slices.Clone(a.Fields), b.Fields...)
+	return &both
+}
+
+// shownURLs is how many URLs of a list a status shows: it is read often, and 10,000
+// URLs are a megabyte each time.
+const shownURLs = 100
+
+// shownSpec is a spec as a status shows it: as it was decoded, not as it was sent, so
+// that what is shown is what was done.
+type shownSpec struct {
+	submission
+	URLsOmitted int `json:"urls_omitted,omitempty" doc:"How many more URLs the submission had than are shown."`
+}
+
+func shown(in submission) shownSpec {
+	out := shownSpec{submission: in}
+	if n := len(in.URLs) - shownURLs; n > 0 {
+		out.URLs, out.URLsOmitted = in.URLs[:shownURLs], n
+	}
+	return out
+}
+
+// empty reports whether nothing of a submission could be read.
+func (in submission) empty() bool { return reflect.ValueOf(in).IsZero() }
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 

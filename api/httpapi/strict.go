@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -48,7 +49,8 @@ const (
 //
 // A null is a field that is not given. A whole number is written without
 // fraction and exponent: 2.0 is refused. A body that is no JSON object is a
-// fault of code malformed; otherwise all faults are in one of code invalid.
+// fault of code malformed; otherwise all faults are in one of code invalid. When those
+// are unknown names alone, target holds what the known ones say.
 func decodeStrict(data []byte, target any) error {
 	value, err := wellFormed(data)
 	if err != nil {
@@ -60,6 +62,10 @@ func decodeStrict(data []byte, target any) error {
 		c.add(nil, ruleTrailing, "there is more after the JSON object; send one object and nothing else")
 	}
 	if c.total > 0 {
+		if !slices.ContainsFunc(c.faults, func(f crawl.FieldFault) bool { return f.Rule != ruleUnknown }) {
+			// Unknown names hide nothing: the caller may look at what is known, too.
+			_ = json.Unmarshal(value, target)
+		}
 		return &crawl.Fault{
 			Code:    crawl.CodeInvalid,
 			Message: "The body breaks rules of the contract; errors names each field and its rule.",

@@ -374,3 +374,44 @@ func BenchmarkSubmit(b *testing.B) {
 		}
 	})
 }
+
+// A name that is not known does not hide what is wrong with those that are.
+func TestAllFaultsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	p := b.call("POST", "/v1/jobs", `{"url":"x","max_pages":0,"seed_url":"ftp://site.test/"}`).wantProblem(t, 422, crawl.CodeInvalid)
+	got := map[string]bool{}
+	for _, f := range p.Errors {
+		got[f.Field] = true
+	}
+	if d := cmp.Diff(map[string]bool{"url": true, "max_pages": true, "seed_url": true}, got); d != "" {
+		t.Errorf("fields (-want +got):\n%s", d)
+	}
+	if len(b.created) != 0 {
+		t.Error("a faulty submission was stored")
+	}
+}
+
+// A status does not carry ten thousand URLs each time it is read, and says what it left out.
+func TestLongListIsCut(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	urls := make([]string, 250)
+	for i := range urls {
+		urls[i] = fmt.Sprintf("https://site.test/%d", i)
+	}
+	body, err := json.Marshal(map[string]any{"urls": urls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Spec struct {
+			URLs    []string `json:"urls"`
+			Omitted int      `json:"urls_omitted"`
+		} `json:"spec"`
+	}
+	b.call("POST", "/v1/jobs", string(body)).decode(t, 202, &got)
+	if len(got.Spec.URLs) != 100 || got.Spec.Omitted != 150 || len(b.created[0].Inputs) != 250 {
+		t.Errorf("%d URLs shown, %d omitted, %d stored", len(got.Spec.URLs), got.Spec.Omitted, len(b.created[0].Inputs))
+	}
+}

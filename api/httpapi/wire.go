@@ -33,7 +33,7 @@ type submission struct {
 // TransformSchema spells durations as the strings that they are on the wire,
 // and refuses unknown names as the decoder does.
 func (submission) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[submission]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[shownSpec]()) {
 		if f.Type == reflect.TypeFor[*crawl.Duration]() {
 			name := jsonName(f)
 			s.Properties[name] = &huma.Schema{
@@ -95,9 +95,9 @@ type spec json.RawMessage
 // MarshalJSON writes s as it is.
 func (s spec) MarshalJSON() ([]byte, error) { return s, nil }
 
-// Schema says that a spec is what was submitted.
+// Schema says that a spec is what was submitted, a long list of URLs cut.
 func (spec) Schema(r huma.Registry) *huma.Schema {
-	return r.Schema(reflect.TypeFor[submission](), true, "")
+	return r.Schema(reflect.TypeFor[shownSpec](), true, "")
 }
 
 func statusOf(j *crawl.Job) status {

@@ -99,7 +99,7 @@ func (l *load) serve(ctx context.Context, count *atomic.Int64, n int64, perPage 
 			}})
 		}
 	}
-	_, err = l.st.End(ctx, sl)
+	_, err = l.st.End(ctx, sl, 0)
 	return err
 }
 

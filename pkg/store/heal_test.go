@@ -179,3 +179,36 @@ func TestSlicesOfAJob(t *testing.T) {
 		}
 	})
 }
+
+// A job that rests is not rung before its time, not by a sweep either, and says why.
+func TestRest(t *testing.T) {
+	onEach(t, func(t *testing.T, f *fixture) {
+		n := f.job(t, "", 3)
+		f.create(t, n)
+		sl := f.begin(t, n.Job)
+		f.exchange(t, sl, Exchange{Lease: 1})
+		if rings, err := f.End(t.Context(), sl, 20*time.Second); err != nil || len(rings) != 0 {
+			t.Errorf("rung at the end: %v, %v", rings, err)
+		}
+		if j := f.read(t, n.Job); j.WaitingFor != "host_delay" {
+			t.Errorf("waits for %q", j.WaitingFor)
+		}
+		if sl, _, err := f.Begin(t.Context(), crawl.Ring{JobRef: n.Job}); sl != nil || err != nil {
+			t.Errorf("a late ring began slice %v, %v", sl, err)
+		}
+		for range 19 {
+			f.pass(time.Second)
+			if s := f.heal(t); len(s.Rings) != 0 {
+				t.Fatalf("rung too early: %v", s.Rings)
+			}
+		}
+		f.pass(time.Second)
+		if s := f.heal(t); len(s.Rings) != 1 {
+			t.Errorf("not rung after the rest: %v", s.Rings)
+		}
+		f.begin(t, n.Job)
+		if j := f.read(t, n.Job); j.WaitingFor != "" {
+			t.Errorf("running, and waits for %q", j.WaitingFor)
+		}
+	})
+}

@@ -28,10 +28,15 @@ type HostReserve struct {
 // holding a lease for, the item is deferred instead.
 const HostHorizon = 5 * time.Second
 
+// HostAsk is how often a slice that waits for a slot asks, at least: one that is not
+// heard of five times as long has left the line.
+const HostAsk = 100 * time.Millisecond
+
 // HostGrant is the answer to a [HostReserve]: the slots First, First+1, … with the
 // time until each may start. Wait is the time until another call may grant more: zero
-// when all were granted, negative when every slot of the host is in use, which ends at
-// a time that nobody knows.
+// when all were granted, negative when the slots are in use or others stand in line for
+// them, which ends at a time that nobody knows. A slice that got nothing stands in line
+// itself then, as long as it asks again every [HostAsk].
 type HostGrant struct {
 	Host   string
 	First  int64
@@ -46,7 +51,9 @@ func slotName(sl *Slice, k int64) string {
 func (s *Store) reserveCall(sl *Slice, r *HostReserve) *call {
 	return &call{
 		script: hostReserveScript,
-		keys:   []string{hostKey(r.Host, "slots"), hostKey(r.Host, "next")},
+		keys: []string{
+			hostKey(r.Host, "slots"), hostKey(r.Host, "next"), hostKey(r.Host, "line"), hostKey(r.Host, "asked"),
+		},
 		args: []any{
 			s.now(), sl.Job.ID + ":" + strconv.FormatInt(sl.Gen, 10), r.First, r.N, r.Delay.Milliseconds(),
 			r.Concurrency, HostHorizon.Milliseconds(), slotTime.Milliseconds(),

@@ -37,6 +37,8 @@ import (
 //	{t:T}:j:ID:skip:R     LIST  rows skipped for reason R
 //	{h:HOST}:slots        ZSET  "slice/k" by deadline, ms
 //	{h:HOST}:next         STR   the next start time, ms
+//	{h:HOST}:line         ZSET  slices that wait for a slot, by the time they came
+//	{h:HOST}:asked        ZSET  the same by the time they last asked
 const tenantsKey = "trawl:tenants"
 
 // perHash is the number of records in one hash: a page of results is then one or

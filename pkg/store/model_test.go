@@ -456,7 +456,7 @@ func (m *model) release(ctx context.Context, t *rapid.T) {
 
 func (m *model) end(ctx context.Context, t *rapid.T) {
 	s := m.pick(t)
-	if _, err := m.st.End(ctx, s.sl); err != nil {
+	if _, err := m.st.End(ctx, s.sl, 0); err != nil {
 		t.Fatal(err)
 	}
 	m.drop(s.sl.Gen, 0)

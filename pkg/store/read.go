@@ -97,7 +97,7 @@ func decodeJob(j crawl.JobRef, a []any) (crawl.Job, error) {
 	if job.State.Terminal() {
 		job.StopReason = crawl.StopReason(h["stop"])
 	} else {
-		job.WaitingFor, job.Position = waiting(job, num(a[4]), num(a[5]), h["deferred_for"])
+		job.WaitingFor, job.Position = waiting(job, num(a[4]), num(a[5]), h["deferred_for"], h["rest_until"] != "")
 	}
 	if err := json.Unmarshal([]byte(h["tags"]), &job.Tags); err != nil {
 		return crawl.Job{}, fmt.Errorf("store: tags of job %s: %w", j.ID, err)
@@ -117,7 +117,7 @@ func decodeJob(j crawl.JobRef, a []any) (crawl.Job, error) {
 }
 
 // waiting says why a job that has not ended makes no progress now.
-func waiting(job crawl.Job, rank, slices int64, deferredFor string) (string, int64) {
+func waiting(job crawl.Job, rank, slices int64, deferredFor string, rests bool) (string, int64) {
 	switch {
 	case job.State == crawl.Cancelling || job.State == crawl.Paused:
 		return "", 0
@@ -125,6 +125,8 @@ func waiting(job crawl.Job, rank, slices int64, deferredFor string) (string, int
 		return "tenant_quota", rank + 1
 	case job.Error != "":
 		return "dispatch", 0
+	case rests:
+		return "host_delay", 0
 	case job.Active == 0 && job.Queued == 0 && job.Deferred > 0:
 		return deferredFor, 0
 	case slices == 0:

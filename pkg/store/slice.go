@@ -85,9 +85,11 @@ func (s *Store) Renew(ctx context.Context, sl *Slice, slots ...HostSlots) (Renew
 }
 
 // End closes a slice. What it still holds goes back to the frontier, and the job is
-// rung as often as it needs. Ending twice is harmless.
-func (s *Store) End(ctx context.Context, sl *Slice) ([]crawl.Ring, error) {
-	a, err := s.one(ctx, endScript, s.keys(sl.Job), s.now(), sl.Job.ID, sl.Gen)
+// rung as often as it needs, after a rest if one is given: that is for a slice that
+// found nothing it could start, since the next one would find the same. Ending twice is
+// harmless.
+func (s *Store) End(ctx context.Context, sl *Slice, rest time.Duration) ([]crawl.Ring, error) {
+	a, err := s.one(ctx, endScript, s.keys(sl.Job), s.now(), sl.Job.ID, sl.Gen, rest.Milliseconds())
 	if err != nil {
 		return nil, err
 	}

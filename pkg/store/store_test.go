@@ -119,7 +119,7 @@ func (f *fixture) finish(t *testing.T, job crawl.JobRef) []crawl.Ring {
 		}
 		rings = append(rings, f.exchange(t, sl, x).Rings...)
 	}
-	if _, err := f.End(t.Context(), sl); err != nil {
+	if _, err := f.End(t.Context(), sl, 0); err != nil {
 		t.Fatal(err)
 	}
 	return rings
@@ -545,6 +545,58 @@ func TestHostSlots(t *testing.T) {
 		if g := reserve(a, 4, 3); !slices.Equal(g.Starts, ms(0, 200, 400)) {
 			t.Errorf("after the slots died: %+v", g)
 		}
+	})
+}
+
+// Who frees a slot does not take it again while others stand in line, who come at
+// their turn; who stops asking loses the place.
+func TestHostLine(t *testing.T) {
+	onEach(t, func(t *testing.T, f *fixture) {
+		host := crawltest.Random() + ".test"
+		var last int64
+		names := map[string]*Slice{}
+		for i, name := range []string{"a", "b", "c"} {
+			names[name] = &Slice{Job: crawl.JobRef{Tenant: name, ID: "j" + name}, Gen: int64(i)}
+		}
+		held := map[string][]int64{}
+		ask := func(name string, n int) int {
+			f.pass(50 * time.Millisecond)
+			first := last + 1
+			last += int64(n)
+			g := f.exchange(t, names[name], Exchange{Reserves: []HostReserve{{
+				Host: host, First: first, N: n, Concurrency: 2,
+			}}}).Grants[0]
+			for i := range g.Starts {
+				held[name] = append(held[name], first+int64(i))
+			}
+			return len(g.Starts)
+		}
+		free := func(name string) {
+			f.exchange(t, names[name], Exchange{Free: []HostSlots{{Host: host, Slots: held[name][:1]}}})
+			held[name] = held[name][1:]
+		}
+		step := func(what string, got, want int) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%s got %d slots, want %d", what, got, want)
+			}
+		}
+		step("a, alone,", ask("a", 8), 2)
+		step("b, later,", ask("b", 8), 0)
+		step("c, last,", ask("c", 8), 0)
+		free("a")
+		step("a, which freed a slot and holds another,", ask("a", 8), 0)
+		step("c, before its turn,", ask("c", 8), 0)
+		step("b, at its turn,", ask("b", 8), 1)
+		free("a")
+		step("a, which holds none but came last,", ask("a", 8), 0)
+		step("c, at its turn,", ask("c", 8), 1)
+		free("b")
+		step("a, at its turn,", ask("a", 8), 1)
+		step("b, once more in line,", ask("b", 8), 0)
+		f.pass(time.Second)
+		free("a")
+		step("a, after b went away,", ask("a", 8), 1)
 	})
 }
 

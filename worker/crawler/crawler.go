@@ -19,7 +19,7 @@ type Store interface {
 	Begin(ctx context.Context, ring crawl.Ring) (*store.Slice, []crawl.Ring, error)
 	Renew(ctx context.Context, sl *store.Slice, slots ...store.HostSlots) (store.Renewed, error)
 	Exchange(ctx context.Context, sl *store.Slice, x store.Exchange) (store.Exchanged, error)
-	End(ctx context.Context, sl *store.Slice) ([]crawl.Ring, error)
+	End(ctx context.Context, sl *store.Slice, rest time.Duration) ([]crawl.Ring, error)
 	Sweep(ctx context.Context) (store.Swept, error)
 }
 
@@ -50,7 +50,7 @@ type Options struct {
 	// can ask for a longer delay and for less concurrency, not for more.
 	HostDelay       time.Duration
 	HostConcurrency int
-	// Grace is how long requests in flight may go on after Stop; default 10 s.
+	// Grace is how long requests in flight may go on after Stop; zero aborts them at once.
 	Grace time.Duration
 }
 
@@ -87,9 +87,6 @@ type Crawler struct {
 
 // New makes a crawler. It starts nothing.
 func New(o Options) *Crawler {
-	if o.Grace <= 0 {
-		o.Grace = 10 * time.Second
-	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
@@ -117,20 +114,24 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 	}
 	log := c.o.Logger.With(
 		slog.String("job_id", ring.ID), slog.String("tenant", ring.Tenant), slog.Int64("slice", sl.Gen))
+	var rest time.Duration
 	t, err := newTurn(c, sl, log)
 	if err == nil {
 		c.ring(ctx, rings)
 		err = t.run(ctx)
+		rest = t.rest()
 	}
-	return errors.Join(err, c.leave(ctx, sl, release, log))
+	return errors.Join(err, c.leave(ctx, sl, rest, release, log))
 }
 
 // leave closes a slice. The job is given free before it is rung, or this process
 // could take the ring while it still thinks that it serves the job.
-func (c *Crawler) leave(ctx context.Context, sl *store.Slice, release func(), log *slog.Logger) error {
+func (c *Crawler) leave(
+	ctx context.Context, sl *store.Slice, rest time.Duration, release func(), log *slog.Logger,
+) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer cancel()
-	rings, err := c.o.Store.End(ctx, sl)
+	rings, err := c.o.Store.End(ctx, sl, rest)
 	release()
 	if err != nil {
 		log.WarnContext(ctx, "slice not closed, the sweep will", slog.Any("err", err))

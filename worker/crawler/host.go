@@ -16,6 +16,8 @@ type host struct {
 	waits   bool    // the last reserve found every slot taken
 	nextTry time.Time
 	patient time.Duration // pause before the next try while others hold the slots
+	opens   time.Time     // no request before; set when that is beyond the horizon
+	booked  time.Time     // when the next page that is deferred for it may come back
 }
 
 // blocked reports whether only this turn's own slots stand in the way: the next one
@@ -35,12 +37,16 @@ func (t *turn) host(name string) *host {
 func (t *turn) reserves(now time.Time) []store.HostReserve {
 	var out []store.HostReserve
 	for _, h := range t.hosts {
+		delay := max(t.sl.Plan.Delay, t.c.o.HostDelay)
+		if len(h.pending) > 0 && h.opens.Sub(now) > store.HostHorizon {
+			t.shut(h, h.opens.Sub(now), delay) // no need to ask
+		}
 		if len(h.pending) == 0 || h.blocked() || now.Before(h.nextTry) {
 			continue
 		}
 		out = append(out, store.HostReserve{
 			Host: h.name, First: t.slots.next(len(h.pending)), N: len(h.pending),
-			Delay:       max(t.sl.Plan.Delay, t.c.o.HostDelay),
+			Delay:       delay,
 			Concurrency: min(t.sl.Plan.HostConcurrency, t.c.o.HostConcurrency),
 		})
 	}
@@ -76,7 +82,8 @@ func (t *turn) granted(g *store.HostGrant, r *store.HostReserve, now time.Time) 
 		h.nextTry = now.Add(h.patient/2 + rand.N(h.patient)) //nolint:gosec // jitter
 	}
 	if g.Wait > store.HostHorizon {
-		t.deferAll(h, g.Wait)
+		h.opens = h.nextTry
+		t.shut(h, g.Wait, r.Delay)
 		return
 	}
 	// Whoever waited for the horizon and has no slot makes place: the host is the
@@ -89,9 +96,53 @@ func (t *turn) granted(g *store.HostGrant, r *store.HostReserve, now time.Time) 
 // deferAll gives back the pages of a host that have no slot, to come back later.
 func (t *turn) deferAll(h *host, wait time.Duration) {
 	for _, p := range h.pending {
-		t.giveBack(p, wait+rand.N(time.Second)) //nolint:gosec // jitter, so that they do not come back together
+		t.giveBack(p, wait+rand.N(time.Second)) // jitter, so that they do not come back together
 	}
 	h.pending = nil
+	t.nextLease = time.Now() // there is room for pages of other hosts
+}
+
+// shut defers the pages of a host that takes no request for a while, each to the time
+// at which its turn may come: all at once they would only be deferred again.
+func (t *turn) shut(h *host, wait, delay time.Duration) {
+	now := time.Now()
+	open := now.Add(wait)
+	if h.booked.Before(open) {
+		h.booked = open
+	}
+	for _, p := range h.pending {
+		t.giveBack(p, h.booked.Sub(now))
+		h.booked = h.booked.Add(delay)
+	}
+	t.barren += len(h.pending)
+	h.pending = nil
+	t.nextLease = now // there is room for pages of other hosts
+	if t.restUntil.IsZero() || open.Before(t.restUntil) {
+		t.restUntil = open
+	}
+}
+
+// fruitless reports whether the slice has leased so many pages of hosts that are shut,
+// and none that it could start, that the next lease is not worth it. A job of one host
+// has nothing else; one of several may, further down.
+func (t *turn) fruitless() bool {
+	if len(t.hosts) == 1 {
+		return t.barren >= 16
+	}
+	return t.barren >= 256
+}
+
+// rest answers how long the job may rest after this slice. With several hosts another
+// may be open: such a job is looked at again soon.
+func (t *turn) rest() time.Duration {
+	if t.barren == 0 || !t.fruitless() {
+		return 0
+	}
+	wait := max(0, time.Until(t.restUntil))
+	if len(t.hosts) > 1 {
+		wait = min(wait, store.HostHorizon)
+	}
+	return wait
 }
 
 // slotBook numbers the host slots of a turn and knows which are in use. The renewal

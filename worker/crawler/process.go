@@ -165,7 +165,7 @@ func (p *Process) Run(ctx context.Context) error {
 		return err
 	}
 	<-ctx.Done()
-	p.log.InfoContext(ctx, "worker stops", slog.Duration("grace", p.crawler.o.Grace))
+	p.log.InfoContext(ctx, "worker stops", slog.String("grace", p.crawler.o.Grace.String()))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.crawler.o.Grace+2*closing)
 	defer cancel()
 	return p.Stop(ctx)

@@ -72,6 +72,8 @@ type turn struct {
 	firstDone  time.Time       // when the oldest of done came
 	nextLease  time.Time       // zero: with the next commit only
 	roomFreed  <-chan struct{} // closed when there may be room again; nil while there is
+	barren     int             // pages deferred for hosts that are shut, since one was started
+	restUntil  time.Time       // when the first of those hosts opens
 	winding    bool            // lease nothing more
 	lost       bool            // the slice is not ours any more
 	pagesTotal int64
@@ -194,6 +196,7 @@ func (t *turn) startReady() {
 			continue
 		}
 		t.inFlight++
+		t.barren, t.restUntil = 0, time.Time{}
 		go func() { t.results <- t.visit(p) }()
 	}
 	clear(t.ready[len(later):])
@@ -298,7 +301,7 @@ func (t *turn) next() (store.Exchange, bool) {
 // wanted takes room for the next lease.
 func (t *turn) wanted() int {
 	want := min(leaseMost, t.sl.Plan.Concurrency-len(t.held))
-	if want <= 0 {
+	if want <= 0 || t.fruitless() {
 		t.nextLease = time.Time{}
 		return 0
 	}
@@ -428,7 +431,7 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 			t.nextLease = time.Time{}
 		}
 		if len(t.held) >= t.sl.Plan.Concurrency {
-			t.nextLease = time.Time{}
+			t.nextLease = time.Time{} // until something is committed or given back
 		}
 		t.heed(pulse{state: out.State, lost: out.Lost})
 	}

@@ -3,6 +3,7 @@ package crawler_test
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -382,4 +383,35 @@ func TestRoomIsShared(t *testing.T) {
 		t.Errorf("ended as %+v", j)
 	}
 	b.ended(t, big, 20*time.Second)
+}
+
+// A job whose only host takes no request for a while holds no slice meanwhile, and is
+// not moved through the frontier over and over.
+func TestShutHost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, crawltest.Any(t))
+	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	b.worker(t, nil)
+	var urls []string
+	for i := range 500 {
+		urls = append(urls, s.URL+"/"+strconv.Itoa(i))
+	}
+	plan := list(8)
+	plan.Delay = time.Minute
+	job := b.submit(t, plan, urls...)
+	s.Await(10*time.Second, "/0", 1)
+	var j crawl.Job
+	crawltest.Eventually(t, 10*time.Second, "the job to wait for its host", func() bool {
+		var err error
+		if j, err = b.store.Job(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		return j.WaitingFor == "host_delay"
+	})
+	if j.Accepted != 1 || j.Active != 0 || j.Queued < 450 || j.Deferred == 0 || !j.Consistent() {
+		t.Errorf("while it waits: %+v", j)
+	}
+	if r, err := b.store.Cancel(t.Context(), job); err != nil || r.State != crawl.Cancelled {
+		t.Errorf("cancel of a waiting job: %+v, %v", r, err)
+	}
 }

@@ -20,7 +20,7 @@ if lacking <= 0 then
 end
 local gen = redis.call('HINCRBY', job, 'gen', 1)
 redis.call('ZADD', job .. ':slices', int(now + LEASE), gen)
-redis.call('HDEL', job, 'error', 'ring_gap')
+redis.call('HDEL', job, 'error', 'ring_gap', 'rest_until')
 if h[1] == 'queued' then
   redis.call('HSET', job, 'state', 'running', 'started', int(now))
   if h[2] ~= '0' then

@@ -2,7 +2,7 @@
 -- that it never saw, goes back, and the job is rung as often as it needs.
 --
 -- KEYS  1 root, 2 job
--- ARGV  1 now, 2 id, 3 gen
+-- ARGV  1 now, 2 id, 3 gen, 4 ms for which the job rests before it is rung, 0 for not
 -- Answers {URLs given back, rings…}
 --# include outbox.lua
 --# include job.lua
@@ -27,6 +27,11 @@ if state == 'cancelling' then
     finish(answer, now, 'cancelled', redis.call('HGET', job, 'stop'))
   end
 elseif state == 'running' then
+  local rest = tonumber(ARGV[4])
+  if rest > 0 then
+    redis.call('HSET', job, 'rest_until', int(now + rest))
+    wake(now + rest)
+  end
   for _ = 1, short(now) do ring(answer, id, now) end
   local first = redis.call('ZRANGE', job .. ':deferred', 0, 0, 'WITHSCORES')
   if first[2] then wake(tonumber(first[2])) end

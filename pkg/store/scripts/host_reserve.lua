@@ -3,13 +3,21 @@
 -- shard that the host lives on. A slot falls free with its deadline, so a killed
 -- worker's do.
 --
--- KEYS  1 slots of the host (ZSET "slice/k" by deadline), 2 its next start time
+-- Slices that found no slot stand in line. While they do, nobody takes more than a
+-- fair part of the slots, nor one that somebody ahead waits for: else the slice that
+-- frees a slot would take it again before any other can ask. Who does not ask again
+-- within PATIENCE has left the line.
+--
+-- KEYS  1 slots of the host (ZSET "slice/k" by deadline), 2 its next start time,
+--       3 the line (ZSET slice by the time it came), 4 (ZSET slice by the time it last asked)
 -- ARGV  1 now, 2 slice, 3 k of the first slot, 4 how many, 5 delay ms,
 --       6 concurrency, 7 horizon ms: no start later than that is granted,
 --       8 ms a slot lives without renewal
 -- Answers {ms until another call can grant more, ms until the start of each grant…}; the
---         first is 0 when all were granted, -1 when no slot is free, which ends at a
---         time that nobody knows, and with no grant at all the wait for the next start
+--         first is 0 when all were granted, -1 when the slots are in use or waited for,
+--         which ends at a time that nobody knows, and with no grant at all the wait for
+--         the next start
+local PATIENCE = 500
 local now = ARGV[1]
 if now == '' then
   local t = redis.call('TIME')
@@ -18,17 +26,40 @@ else
   now = tonumber(now)
 end
 local function int(s) return string.format('%.0f', s) end
-local delay, horizon = tonumber(ARGV[5]), tonumber(ARGV[7])
+local slice, wanted, delay, concurrency = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local horizon = tonumber(ARGV[7])
+
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', int(now))
-local free = tonumber(ARGV[6]) - redis.call('ZCARD', KEYS[1])
+local free = concurrency - redis.call('ZCARD', KEYS[1])
+local most = math.min(wanted, free)
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', int(now - PATIENCE))) do
+  redis.call('ZREM', KEYS[3], gone)
+  redis.call('ZREM', KEYS[4], gone)
+end
+local since = redis.call('ZSCORE', KEYS[3], slice)
+local others = redis.call('ZCARD', KEYS[3])
+if since then others = others - 1 end
+local mine
+if others > 0 or most < wanted then
+  mine = 0
+  for _, slot in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+    if string.sub(slot, 1, #slice + 1) == slice .. '/' then mine = mine + 1 end
+  end
+end
+if others > 0 then
+  local ahead = others
+  if since then ahead = redis.call('ZCOUNT', KEYS[3], '-inf', '(' .. since) end
+  most = math.min(most, math.max(1, math.floor(concurrency / (others + 1))) - mine, free - ahead)
+end
+
 local start = math.max(now, tonumber(redis.call('GET', KEYS[2]) or 0))
 local deadline = int(now + tonumber(ARGV[8]))
 local answer, add = {0}, {}
-for k = 1, math.min(tonumber(ARGV[4]), free) do
+for k = 1, most do
   if start - now > horizon then break end
   answer[#answer + 1] = start - now
   add[#add + 1] = deadline
-  add[#add + 1] = ARGV[2] .. '/' .. int(tonumber(ARGV[3]) + k - 1)
+  add[#add + 1] = slice .. '/' .. int(tonumber(ARGV[3]) + k - 1)
   start = start + delay
 end
 if #add > 0 then
@@ -36,9 +67,19 @@ if #add > 0 then
   redis.call('PEXPIRE', KEYS[1], ARGV[8])
   if delay > 0 then redis.call('SET', KEYS[2], int(start), 'PX', int(start - now + 1000)) end
 end
-if #answer - 1 < tonumber(ARGV[4]) then
+if since and (#add > 0 or start - now > horizon) then
+  redis.call('ZREM', KEYS[3], slice)
+  redis.call('ZREM', KEYS[4], slice)
+end
+if #answer - 1 < wanted then
   if start - now <= horizon then
     answer[1] = -1
+    if #add == 0 and mine == 0 then
+      redis.call('ZADD', KEYS[3], 'NX', int(now), slice)
+      redis.call('ZADD', KEYS[4], int(now), slice)
+      redis.call('PEXPIRE', KEYS[3], 60000)
+      redis.call('PEXPIRE', KEYS[4], 60000)
+    end
   elseif #answer == 1 then
     answer[1] = start - now
   else

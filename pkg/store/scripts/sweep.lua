@@ -41,7 +41,7 @@ end
 -- heal does what the job needs now and answers when it needs attention next;
 -- nil when never.
 local function heal()
-  local h = redis.call('HMGET', job, 'state', 'expires', 'cancel_at', 'deadline', 'stop')
+  local h = redis.call('HMGET', job, 'state', 'expires', 'cancel_at', 'deadline', 'stop', 'rest_until')
   local state = h[1]
   if not state then return nil end
   if terminal(state) then
@@ -73,6 +73,7 @@ local function heal()
   local next
   local function by(at) if at and (not next or at < next) then next = at end end
   by(h[4] and tonumber(h[4]))
+  if h[6] and now < tonumber(h[6]) then by(tonumber(h[6])) end
   if state == 'paused' then
     local slice = redis.call('ZRANGE', job .. ':slices', 0, 0, 'WITHSCORES')
     by(slice[2] and tonumber(slice[2]))

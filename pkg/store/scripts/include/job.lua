@@ -119,11 +119,14 @@ end
 -- fields of a row; the last is the rest, url and fetch_url.
 local function split(row) return string.match(row, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (.+)$') end
 
--- short answers how many slices more than now the job could use.
+-- short answers how many slices more than now the job could use: none while it
+-- rests, because all that its last slice found was a host that takes no request yet.
 local function short(now)
+  local h = redis.call('HMGET', job, 'parallelism', 'rest_until')
+  if h[2] and now < tonumber(h[2]) then return 0, 0 end
   local due = redis.call('LLEN', job .. ':queued') + redis.call('ZCOUNT', job .. ':deferred', '-inf', int(now))
   if due == 0 then return 0, 0 end
-  local want = math.min(tonumber(redis.call('HGET', job, 'parallelism')), math.ceil(due / 64))
+  local want = math.min(tonumber(h[1]), math.ceil(due / 64))
   return want - redis.call('ZCOUNT', job .. ':slices', '(' .. int(now), '+inf'), due
 end
 
