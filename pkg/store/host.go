@@ -24,19 +24,26 @@ type HostReserve struct {
 	Concurrency int           // requests at once
 }
 
+// HostDelay keeps a host from being asked before Wait has passed, by anybody.
+type HostDelay struct {
+	Host string
+	Wait time.Duration
+}
+
 // HostHorizon is the latest start that is granted: a longer wait is not worth
 // holding a lease for, the item is deferred instead.
 const HostHorizon = 5 * time.Second
 
 // HostAsk is how often a slice that waits for a slot asks, at least: one that is not
-// heard of five times as long has left the line.
+// heard of ten times as long has left the line.
 const HostAsk = 100 * time.Millisecond
 
 // HostGrant is the answer to a [HostReserve]: the slots First, First+1, … with the
 // time until each may start. Wait is the time until another call may grant more: zero
 // when all were granted, negative when the slots are in use or others stand in line for
 // them, which ends at a time that nobody knows. A slice that got nothing stands in line
-// itself then, as long as it asks again every [HostAsk].
+// itself then, as long as it asks again every [HostAsk]. A host whose shard does not
+// answer grants nothing in the same way.
 type HostGrant struct {
 	Host   string
 	First  int64
@@ -61,7 +68,11 @@ func (s *Store) reserveCall(sl *Slice, r *HostReserve) *call {
 	}
 }
 
-func grant(r *HostReserve, a []any) HostGrant {
+func grant(r *HostReserve, c *call) HostGrant {
+	if c.err() != nil {
+		return HostGrant{Host: r.Host, First: r.First, Wait: -1}
+	}
+	a := array(c.cmd)
 	g := HostGrant{Host: r.Host, First: r.First, Wait: time.Duration(num(a[0])) * time.Millisecond}
 	for _, ms := range a[1:] {
 		g.Starts = append(g.Starts, time.Duration(num(ms))*time.Millisecond)

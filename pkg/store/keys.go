@@ -26,6 +26,7 @@ import (
 //	{t:T}:j:ID:cancelled_queued, :cancelled_deferred, :cancelled_leased
 //	                            the same containers after the end of a job cut short
 //	{t:T}:j:ID:slices     ZSET  live slices by deadline, ms
+//	{t:T}:j:ID:retiring   SET   slices that lease nothing more
 //	{t:T}:j:ID:seen       SET   dedupe keys of admitted URLs
 //	{t:T}:j:ID:refseen    SET   dedupe keys of refused URLs, bounded
 //	{t:T}:j:ID:refused    LIST  "reason depth parent url", bounded as refseen

@@ -31,6 +31,7 @@ type model struct {
 	leased                       map[int64]held
 	deferred                     map[int64]waits
 	slices                       map[int64]*modelSlice
+	retiring                     map[int64]bool
 	total                        int64
 	accepted, failed, skipped    int64
 	cancelled                    int64
@@ -78,7 +79,7 @@ func newModel(ctx context.Context, t *rapid.T, r *crawltest.Redis, tenant string
 	m := &model{
 		now: 1_700_000_000_000, state: crawl.Queued, before: crawl.Queued,
 		queued: map[int64]crawl.Item{}, leased: map[int64]held{}, deferred: map[int64]waits{},
-		slices: map[int64]*modelSlice{}, seen: map[string]bool{}, refused: map[string]bool{},
+		slices: map[int64]*modelSlice{}, retiring: map[int64]bool{}, seen: map[string]bool{}, refused: map[string]bool{},
 		claims: map[string]int64{},
 	}
 	m.st = New(r.Client, Options{Now: func() int64 { return m.now }})
@@ -114,6 +115,7 @@ func (m *model) admit(u string, depth int, parent int64) {
 func (m *model) finish(state crawl.State, stop crawl.StopReason) {
 	m.state, m.stop = state, stop
 	clear(m.slices)
+	clear(m.retiring)
 }
 
 func (m *model) endIfIdle() {
@@ -175,7 +177,7 @@ func (m *model) live() int {
 			n++
 		}
 	}
-	return n
+	return max(0, n-len(m.retiring))
 }
 
 // back puts an item of a slice where it must go.
@@ -261,7 +263,7 @@ func (m *model) begin(ctx context.Context, t *rapid.T) {
 func (m *model) lease(ctx context.Context, t *rapid.T) {
 	s := m.pick(t)
 	n := rapid.IntRange(1, 8).Draw(t, "wanted")
-	x, err := m.st.Exchange(ctx, s.sl, Exchange{Lease: n})
+	x, err := m.st.Exchange(ctx, s.sl, Exchange{Lease: n, Holding: len(s.items)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,15 +273,26 @@ func (m *model) lease(ctx context.Context, t *rapid.T) {
 			mine++
 		}
 	}
-	want := 0
-	if m.state == crawl.Running {
+	want, adopts := 0, m.state == crawl.Running && mine > len(s.items)
+	switch {
+	case adopts:
+		want = mine // an answer was lost: all that the slice holds
+	case m.state == crawl.Running:
 		fair := int(math.Ceil(float64(m.plan.Concurrency) / float64(max(1, m.live()))))
 		want = max(0, min(n, m.plan.Concurrency-len(m.leased), fair-mine, m.dueCount()))
 	}
 	if x.Lost || x.State != m.state || len(x.Items) != want {
 		t.Fatalf("leased %d of %d (state %s, lost %v), want %d (state %s)", len(x.Items), n, x.State, x.Lost, want, m.state)
 	}
+	forgets := rapid.IntRange(0, 4).Draw(t, "the answer is lost") == 0
 	for _, it := range x.Items {
+		if adopts {
+			if h := m.leased[it.N]; h.gen != s.sl.Gen || h.item != it {
+				t.Fatalf("adopted %+v, which the model has as %+v", it, h)
+			}
+			s.items[it.N] = it
+			continue
+		}
 		was, ok := m.queued[it.N]
 		if w, late := m.deferred[it.N]; late && w.due <= m.now {
 			was, ok = w.item, true
@@ -290,7 +303,9 @@ func (m *model) lease(ctx context.Context, t *rapid.T) {
 		delete(m.queued, it.N)
 		delete(m.deferred, it.N)
 		m.leased[it.N] = held{it, s.sl.Gen}
-		s.items[it.N] = it
+		if !forgets {
+			s.items[it.N] = it
+		}
 	}
 }
 
@@ -466,6 +481,7 @@ func (m *model) end(ctx context.Context, t *rapid.T) {
 // drop takes a slice and gives back what it held.
 func (m *model) drop(gen int64, attempts int) {
 	delete(m.slices, gen)
+	delete(m.retiring, gen)
 	for n, h := range m.leased {
 		if h.gen != gen {
 			continue
@@ -477,6 +493,16 @@ func (m *model) drop(gen int64, attempts int) {
 			continue
 		}
 		m.back(h.item)
+	}
+}
+
+func (m *model) retire(ctx context.Context, t *rapid.T) {
+	s := m.pick(t)
+	if _, err := m.st.Exchange(ctx, s.sl, Exchange{Retire: true}); err != nil {
+		t.Fatal(err)
+	}
+	if m.state == crawl.Running {
+		m.retiring[s.sl.Gen] = true
 	}
 }
 
@@ -583,6 +609,7 @@ func TestInterleavings(t *testing.T) {
 				"release": step(m.release),
 				"end":     step(m.end),
 				"renew":   step(m.renew),
+				"retire":  step(m.retire),
 				"sweep":   step(m.sweep),
 				"time":    func(rt *rapid.T) { m.now += int64(rapid.IntRange(1, 9000).Draw(rt, "ms")) },
 				"cancel": func(rt *rapid.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"path"
 	"strings"
 	"time"
@@ -64,6 +65,8 @@ var (
 	listScript        = loadScript("list")
 	hostReserveScript = loadScript("host_reserve")
 	hostRenewScript   = loadScript("host_renew")
+	hostDelayScript   = loadScript("host_delay")
+	retireScript      = loadScript("retire")
 )
 
 // call is one script to run, and its answer.
@@ -82,11 +85,22 @@ func (c *call) queue(ctx context.Context, p redis.Pipeliner, whole bool) {
 	}
 }
 
-// run sends calls in one pipeline, in order on each shard. A Redis that lost its
-// scripts (restart, failover) answers NOSCRIPT to each: those calls are sent again
-// with their text, in their order. Whatever fails otherwise fails the whole run;
-// the calls before it may have taken place, which every script allows for.
+// run sends calls in one pipeline and fails with the first call that failed; those
+// before and after it may have taken place, which every script allows for.
 func (s *Store) run(ctx context.Context, also func(redis.Pipeliner), calls ...*call) error {
+	s.send(ctx, also, calls...)
+	for _, c := range calls {
+		if err := c.err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends calls in one pipeline, in order on each shard; each then has its own
+// answer or error. A Redis that lost its scripts (restart, failover) answers NOSCRIPT
+// to each: those calls are sent again with their text, in their order.
+func (s *Store) send(ctx context.Context, also func(redis.Pipeliner), calls ...*call) {
 	p := s.rdb.Pipeline()
 	if also != nil {
 		also(p)
@@ -95,28 +109,28 @@ func (s *Store) run(ctx context.Context, also func(redis.Pipeliner), calls ...*c
 		c.queue(ctx, p, false)
 	}
 	s.trips.Add(1)
-	_, err := p.Exec(ctx)
+	_, _ = p.Exec(ctx) // each command has its own error
 	var again []*call
 	for _, c := range calls {
 		if redis.HasErrorPrefix(c.cmd.Err(), "NOSCRIPT") {
 			again = append(again, c)
 		}
 	}
-	if len(again) > 0 {
-		p = s.rdb.Pipeline()
-		for _, c := range again {
-			c.queue(ctx, p, true)
-		}
-		s.trips.Add(1)
-		_, err = p.Exec(ctx)
+	if len(again) == 0 {
+		return
 	}
-	for _, c := range calls {
-		if e := c.cmd.Err(); e != nil && !errors.Is(e, redis.Nil) {
-			return fmt.Errorf("%s: %w", c.script.name, fault(e))
-		}
+	p = s.rdb.Pipeline()
+	for _, c := range again {
+		c.queue(ctx, p, true)
 	}
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return fault(err)
+	s.trips.Add(1)
+	_, _ = p.Exec(ctx) // as above
+}
+
+// err answers why the call failed; nil when it did not.
+func (c *call) err() error {
+	if err := c.cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("%s: %w", c.script.name, fault(err))
 	}
 	return nil
 }
@@ -167,10 +181,15 @@ func fault(err error) error {
 			Code: crawl.CodeOverloaded, RetryAfter: 30 * time.Second, Err: err,
 			Message: "The store is full and takes nothing new. Try again later, or give Redis more memory.",
 		}
-	default:
-		return &crawl.Fault{
-			Code: crawl.CodeUnavailable, RetryAfter: 2 * time.Second, Err: err,
-			Message: "The store does not answer. Nothing was changed; try again shortly.",
-		}
 	}
+	f := &crawl.Fault{
+		Code: crawl.CodeUnavailable, RetryAfter: 2 * time.Second, Err: err,
+		Message: "The store did not answer in time, and it is not known whether this was done. " +
+			"Look, or send it again with the same Idempotency-Key.",
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		f.Message = "The store cannot be reached. Nothing was changed; try again shortly."
+	}
+	return f
 }

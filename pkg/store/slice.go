@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -41,7 +42,8 @@ func (s *Store) keys(j crawl.JobRef) []string { return []string{rootKey(j.Tenant
 // Begin registers a slice for a ring. The slice is nil when the ring was late or
 // doubled, or nothing is due: it dies out, and the task is done.
 func (s *Store) Begin(ctx context.Context, ring crawl.Ring) (*Slice, []crawl.Ring, error) {
-	a, err := s.one(ctx, beginScript, s.keys(ring.JobRef), s.now(), ring.ID)
+	// The nonce makes a begin that the client sent twice one slice.
+	a, err := s.one(ctx, beginScript, s.keys(ring.JobRef), s.now(), ring.ID, rand.Text())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,26 +158,32 @@ type Return struct {
 // Exchange is one round trip of a slice: what it finished, what it gives back,
 // what it wants. Its parts are carried out in the order of the fields.
 type Exchange struct {
-	Commits  []Commit
-	Returns  []Return
-	Free     []HostSlots // host slots no longer used
-	Lease    int         // items wanted; 0 for none
+	Commits []Commit
+	Returns []Return
+	Free    []HostSlots // host slots no longer used
+	Slow    []HostDelay // hosts that asked for a pause
+	Retire  bool        // the slice leases nothing more: its place is free for another
+	Lease   int         // items wanted; 0 for none
+	// Holding is the number of items that the slice knows it holds once Commits and
+	// Returns are carried out. If it holds more, an answer was lost: Items are then all.
+	Holding  int
 	Reserves []HostReserve
 }
 
 // Exchanged is the answer to an [Exchange].
 type Exchanged struct {
-	Committed []Committed // one for each commit
-	State     crawl.State // of the job; empty unless items were wanted
-	Lost      bool        // as in Renewed
-	Items     []crawl.Item
+	Committed []Committed   // one for each commit
+	State     crawl.State   // of the job; empty unless items were wanted
+	Lost      bool          // as in Renewed
+	Items     []crawl.Item  // leased now; perhaps others that the slice holds, see Exchange.Holding
 	Queued    int64         // URLs still queued
 	NextDue   time.Duration // until the next deferred item is due; negative when none is deferred
 	Grants    []HostGrant   // one for each reserve
 	Rings     []crawl.Ring  // to be rung by the caller
 }
 
-// Exchange makes one round trip. After an error nobody knows which parts took
+// Exchange makes one round trip. A host whose shard does not answer fails only its
+// own grants, see HostGrant. After an error nobody knows which parts took
 // place: the caller may send the same again, since a commit that was recorded
 // answers done and an item not held is passed over.
 func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged, error) {
@@ -188,7 +196,7 @@ func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged,
 		}
 		calls = append(calls, &call{script: commitScript, keys: keys, args: args})
 	}
-	var release, lease *call
+	var release, retire, lease *call
 	if len(x.Returns) > 0 {
 		args := []any{s.now(), sl.Job.ID, sl.Gen}
 		for _, r := range x.Returns {
@@ -197,16 +205,29 @@ func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged,
 		release = &call{script: releaseScript, keys: keys, args: args}
 		calls = append(calls, release)
 	}
+	if x.Retire {
+		retire = &call{script: retireScript, keys: keys, args: []any{s.now(), sl.Job.ID, sl.Gen}}
+		calls = append(calls, retire)
+	}
 	if x.Lease > 0 {
-		lease = &call{script: leaseScript, keys: keys, args: []any{s.now(), sl.Job.ID, sl.Gen, x.Lease}}
+		lease = &call{script: leaseScript, keys: keys, args: []any{s.now(), sl.Job.ID, sl.Gen, x.Lease, x.Holding}}
 		calls = append(calls, lease)
+	}
+	own := len(calls) // what comes after is about hosts
+	for _, h := range x.Slow {
+		calls = append(calls, &call{
+			script: hostDelayScript, keys: []string{hostKey(h.Host, "next")}, args: []any{s.now(), h.Wait.Milliseconds()},
+		})
 	}
 	reserves := len(calls)
 	for i := range x.Reserves {
 		calls = append(calls, s.reserveCall(sl, &x.Reserves[i]))
 	}
-	if err := s.run(ctx, freeSlots(ctx, sl, x.Free), calls...); err != nil {
-		return Exchanged{}, err
+	s.send(ctx, freeSlots(ctx, sl, x.Free), calls...)
+	for _, c := range calls[:own] {
+		if err := c.err(); err != nil {
+			return Exchanged{}, err
+		}
 	}
 	var out Exchanged
 	for i := range x.Commits {
@@ -217,18 +238,21 @@ func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged,
 	if release != nil {
 		out.Rings = append(out.Rings, rings(sl.Job.Tenant, array(release.cmd)[1:])...)
 	}
+	if retire != nil {
+		out.Rings = append(out.Rings, rings(sl.Job.Tenant, array(retire.cmd)[1:])...)
+	}
 	if lease != nil {
-		if err := out.leased(sl, array(lease.cmd)); err != nil {
+		if err := out.leased(sl, &x, array(lease.cmd)); err != nil {
 			return Exchanged{}, err
 		}
 	}
 	for i := range x.Reserves {
-		out.Grants = append(out.Grants, grant(&x.Reserves[i], array(calls[reserves+i].cmd)))
+		out.Grants = append(out.Grants, grant(&x.Reserves[i], calls[reserves+i]))
 	}
 	return out, nil
 }
 
-func (out *Exchanged) leased(sl *Slice, a []any) error {
+func (out *Exchanged) leased(sl *Slice, x *Exchange, a []any) error {
 	st := str(a[0])
 	out.State, out.Lost = crawl.State(st), st == "lost"
 	out.NextDue = time.Duration(num(a[1])) * time.Millisecond
@@ -239,10 +263,19 @@ func (out *Exchanged) leased(sl *Slice, a []any) error {
 		if err != nil {
 			return err
 		}
-		out.Items = append(out.Items, it)
+		// After a restart of Redis the commits of this very exchange can have been sent
+		// again behind the lease: what they were about is not held any more.
+		if !x.mentions(it.N) {
+			out.Items = append(out.Items, it)
+		}
 	}
 	out.Rings = append(out.Rings, rings(sl.Job.Tenant, a[4:])...)
 	return nil
+}
+
+func (x *Exchange) mentions(n int64) bool {
+	return slices.ContainsFunc(x.Commits, func(c Commit) bool { return c.Item.N == n }) ||
+		slices.ContainsFunc(x.Returns, func(r Return) bool { return r.Item.N == n })
 }
 
 // commitArgs encodes a commit as commit.lua reads it.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,9 @@ type Store struct {
 	rdb   redis.UniversalClient
 	o     Options
 	trips atomic.Int64
+
+	mu   sync.Mutex
+	idle map[string]time.Time // tenants that need no sweep before then
 }
 
 // New makes a store over a client that the caller opened and closes. It does no I/O.
@@ -40,7 +44,7 @@ func New(rdb redis.UniversalClient, o Options) *Store {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Store{rdb: rdb, o: o}
+	return &Store{rdb: rdb, o: o, idle: map[string]time.Time{}}
 }
 
 // Trips answers the number of round trips made so far: what bench divides by pages.
@@ -98,12 +102,7 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 		args = append(args, k[:], in.URL.String())
 	}
 	c := &call{script: createScript, keys: []string{root, jobKey(n.Job), idem}, args: args}
-	var tenants *redis.Cmd
-	err = s.run(ctx, func(p redis.Pipeliner) { tenants = p.Do(ctx, "SADD", tenantsKey, n.Job.Tenant) }, c)
-	if err == nil && tenants.Err() != nil {
-		err = fault(tenants.Err())
-	}
-	if err != nil {
+	if err := s.createFor(ctx, n.Job.Tenant, c); err != nil {
 		return Created{}, err
 	}
 	a := array(c.cmd)
@@ -125,6 +124,24 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 		return Created{}, err
 	}
 	return Created{Job: job, Replayed: str(a[0]) == "replay", Rings: rings(n.Job.Tenant, a[2:])}, nil
+}
+
+// createFor makes the tenant known to the sweeps and then stores its job: a job that no
+// sweep visits could be lost with its ring. On one server the order of a pipeline does.
+func (s *Store) createFor(ctx context.Context, tenant string, c *call) error {
+	if _, ok := s.rdb.(*redis.ClusterClient); ok {
+		s.trips.Add(1)
+		if err := s.rdb.SAdd(ctx, tenantsKey, tenant).Err(); err != nil {
+			return fault(err)
+		}
+		return s.run(ctx, nil, c)
+	}
+	var known *redis.IntCmd
+	err := s.run(ctx, func(p redis.Pipeliner) { known = p.SAdd(ctx, tenantsKey, tenant) }, c)
+	if err != nil {
+		return err
+	}
+	return fault(known.Err())
 }
 
 // RingFailed notes that the queue refused a ring: the job stays, says so, and is

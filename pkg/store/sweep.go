@@ -2,6 +2,9 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"time"
 
 	"example.com/trawl/pkg/crawl"
 )
@@ -22,42 +25,81 @@ const sweepJobs = 50
 // sweepTenants bounds the scripts in one pipeline.
 const sweepTenants = 200
 
+const (
+	// idleAfter is how far away the next need of an idle tenant is at least.
+	idleAfter = time.Minute
+	// idleLook is how often an idle tenant is looked at all the same: it may have
+	// submitted a job meanwhile whose ring was lost.
+	idleLook = 5 * time.Second
+)
+
 // Sweep heals every tenant's jobs whose time has come. Any number of workers may
-// sweep at once. It goes on until nothing is due or ctx ends.
+// sweep at once. It goes on until nothing is due or ctx ends; a tenant that cannot be
+// healed keeps no other from it, and the error names what failed.
 func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	s.trips.Add(1)
 	tenants, err := s.rdb.SMembers(ctx, tenantsKey).Result()
 	if err != nil {
 		return Swept{}, fault(err)
 	}
-	return s.sweep(ctx, tenants)
+	return s.sweep(ctx, s.awake(tenants))
+}
+
+// awake leaves out the tenants that were found idle a moment ago: ten thousand of them
+// would cost each sweep a tenth of a second.
+func (s *Store) awake(tenants []string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	return slices.DeleteFunc(tenants, func(t string) bool { return now.Before(s.idle[t]) })
+}
+
+func (s *Store) noteIdle(tenant string, again time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if again < 0 || again >= idleAfter {
+		s.idle[tenant] = time.Now().Add(idleLook)
+	} else {
+		delete(s.idle, tenant)
+	}
 }
 
 // sweep heals the jobs of the given tenants.
 func (s *Store) sweep(ctx context.Context, tenants []string) (Swept, error) {
-	var out Swept
+	var (
+		out    Swept
+		failed error
+	)
 	for len(tenants) > 0 {
 		n := min(sweepTenants, len(tenants))
 		calls := make([]*call, n)
 		for i, t := range tenants[:n] {
 			calls[i] = &call{script: sweepScript, keys: []string{rootKey(t)}, args: []any{s.now(), sweepJobs}}
 		}
-		if err := s.run(ctx, nil, calls...); err != nil {
-			return out, err
-		}
+		s.send(ctx, nil, calls...)
 		var again []string
 		for i, c := range calls {
+			if err := c.err(); err != nil {
+				if failed == nil {
+					failed = fmt.Errorf("sweep tenant %s: %w", tenants[i], err)
+				}
+				continue
+			}
 			a := array(c.cmd)
 			out.Jobs += num(a[0])
 			out.Dead += num(a[1])
 			out.Back += num(a[2])
 			out.Expired += num(a[3])
-			out.Rings = append(out.Rings, rings(tenants[i], a[4:])...)
+			out.Rings = append(out.Rings, rings(tenants[i], a[5:])...)
 			if num(a[0]) == sweepJobs {
 				again = append(again, tenants[i])
 			}
+			s.noteIdle(tenants[i], time.Duration(num(a[4]))*time.Millisecond)
 		}
 		tenants = append(tenants[n:], again...)
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	return out, nil
+	return out, failed
 }

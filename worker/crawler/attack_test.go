@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,8 +52,8 @@ func (d *desk) Exchange(_ context.Context, _ *store.Slice, x store.Exchange) (st
 func (d *desk) End(context.Context, *store.Slice, time.Duration) ([]crawl.Ring, error) {
 	return nil, nil
 }
-func (d *desk) Sweep(context.Context) (store.Swept, error)       { return store.Swept{}, nil }
-func (d *desk) Ring(context.Context, ...crawl.Ring) error        { return nil }
+func (d *desk) Sweep(context.Context) (store.Swept, error) { return store.Swept{}, nil }
+func (d *desk) Ring(context.Context, ...crawl.Ring) error  { return nil }
 func (d *desk) Waiting(ctx context.Context) (int64, error) {
 	if d.waiting != nil {
 		return d.waiting(ctx)
@@ -92,13 +94,15 @@ func (d *desk) serve(t *testing.T, f crawler.Fetcher) {
 		t.Fatal(err)
 	}
 	d.plan = crawl.Plan{
-		Scope: "any", MaxPages: 100, Concurrency: 8, HostConcurrency: 8, Sources: []string{"*"}, Retention: time.Hour,
+		Scope: "any", MaxPages: 100, Concurrency: 8, HostConcurrency: 8, Sources: []string{"*"},
+		Retention: time.Hour,
 	}
 	c := crawler.New(crawler.Options{
 		Store: d, Doorbell: d, Fetcher: f, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Sources: sources, Concurrency: 8, HostConcurrency: 8,
 	})
-	if err := c.Serve(t.Context(), crawl.Ring{JobRef: crawl.JobRef{Tenant: "t", ID: crawl.NewJobID("t", "")}}); err != nil {
+	job := crawl.JobRef{Tenant: "t", ID: crawl.NewJobID("t", "")}
+	if err := c.Serve(t.Context(), crawl.Ring{JobRef: job}); err != nil {
 		t.Error(err)
 	}
 }
@@ -229,10 +233,11 @@ func (impatient) Waiting(context.Context) (int64, error) { return 1, nil }
 func TestStraggler(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, crawltest.Any(t))
-	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := 400 * time.Millisecond // the time that a page takes
 		if r.URL.Path == "/slow" {
 			d = time.Minute
+			_ = http.NewResponseController(w).Flush() // a silent server is given up sooner
 		}
 		select {
 		case <-r.Context().Done():
@@ -247,7 +252,7 @@ func TestStraggler(t *testing.T) {
 		urls = append(urls, s.URL+"/"+string(rune('a'+i)))
 	}
 	job := b.submit(t, list(2), urls...)
-	crawltest.Eventually(t, 9*time.Second+400*20*time.Millisecond, "all done but the slow page", func() bool {
+	crawltest.Eventually(t, 20*time.Second, "all done but the slow page", func() bool {
 		j, err := b.store.Job(t.Context(), job)
 		return err == nil && j.Accepted >= 20
 	})
@@ -274,5 +279,88 @@ func TestShutHostBeforeOpenOne(t *testing.T) {
 	open.Await(20*time.Second, "/open", 1)
 	if _, err := b.store.Cancel(t.Context(), job); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A worker stops within its bound although Redis hangs: what it could not say, the
+// sweep of another worker finds out.
+func TestStopWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	srv := crawltest.Private(t)
+	b := newBench(t, &srv.Redis)
+	s, _ := stuck(t)
+	w := b.worker(t, func(o *crawler.ProcessOptions) { o.Grace = 100 * time.Millisecond })
+	b.submit(t, list(2), s.URL+"/a", s.URL+"/b")
+	s.Await(10*time.Second, "/a", 1)
+	srv.Freeze()
+	t.Cleanup(srv.Thaw)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	begun := time.Now()
+	err := w.Stop(ctx)
+	// A call under way is not interrupted before its socket gives it up, after 3 s.
+	if took := time.Since(begun); took > 9*time.Second {
+		t.Errorf("stopped after %v (%v), 5s were given", took, err)
+	}
+}
+
+// A host that asks for a pause gets it from all pages of it, not only from the one that
+// it told so (promise 8).
+func TestRetryAfterIsTheHosts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, crawltest.Any(t))
+	var asked atomic.Int32
+	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			w.Header().Set("Retry-After", "2")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	b.worker(t, nil)
+	job := b.submit(t, list(1), s.URL+"/a", s.URL+"/b")
+	if j := b.ended(t, job, 30*time.Second); j.Accepted != 2 {
+		t.Errorf("ended as %+v", j)
+	}
+	if log := s.Requests(); log[1].At.Sub(log[0].At) < 1900*time.Millisecond {
+		t.Errorf("%s asked for %v after a 429 with Retry-After: 2", log[1].URI, log[1].At.Sub(log[0].At))
+	}
+}
+
+// Two jobs share the slots of a host: the one that came first cannot keep the other
+// from it, however many pages it has (promise 8).
+func TestSecondJobOfAHost(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		first, second int // what each job grants the host
+		delay         time.Duration
+	}{{"same limit", 2, 2, 0}, {"lower limit", 4, 1, 0}, {"booked ahead", 64, 64, 150 * time.Millisecond}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, crawltest.Any(t))
+			s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				select { // the time that a page takes
+				case <-r.Context().Done():
+				case <-time.After(20 * time.Millisecond):
+				}
+			}))
+			b.worker(t, nil)
+			b.worker(t, nil)
+			var urls []string
+			for i := range 4000 {
+				urls = append(urls, s.URL+"/"+strconv.Itoa(i))
+			}
+			plan := list(128)
+			plan.MaxPages, plan.HostConcurrency, plan.Delay = 4000, c.first, c.delay
+			big := b.submit(t, plan, urls...)
+			s.Await(10*time.Second, "/5", 1)
+			plan = list(2)
+			plan.HostConcurrency, plan.Delay = c.second, c.delay
+			small := b.submit(t, plan, s.URL+"/small")
+			b.ended(t, small, 20*time.Second)
+			if _, err := b.store.Cancel(t.Context(), big); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }

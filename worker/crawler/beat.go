@@ -1,6 +1,7 @@
 package crawler
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -15,40 +16,45 @@ type pulse struct {
 	yield bool // other rings wait for a free handler: be brief
 }
 
+// tickEvery is how often a slice looks at what concerns it.
+const tickEvery = time.Second
+
 // beat renews the slice until its context ends. It speaks only when there is
 // something to heed, and never waits for the loop: the newest word counts.
-func (t *turn) beat(news chan pulse) {
-	tick := time.NewTicker(time.Second)
+func (t *turn) beat(ctx context.Context, news chan pulse) {
+	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
-	renewed := time.Now()
-	queued := 0 // beats in a row that saw rings waiting
+	renewed := time.Now() // when the last good renewal was begun
+	queued := 0           // beats in a row that saw rings waiting
 	for {
 		select {
-		case <-t.io.Done():
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		p := pulse{state: crawl.Running}
+		// Half a tick early rather than a whole one late. The renewal comes first: a
+		// queue that hangs must not cost the lease.
+		if begun := time.Now(); begun.Sub(renewed) >= store.RenewEvery-tickEvery/2 {
+			r, err := t.c.o.Store.Renew(ctx, t.sl, t.slots.inUse()...)
+			if err != nil {
+				if ctx.Err() == nil {
+					t.log.WarnContext(ctx, "slice not renewed", slog.Any("err", err))
+				}
+				continue
+			}
+			renewed = begun
+			p.state, p.lost = r.State, r.Lost
+			t.c.ring(ctx, r.Rings)
+		}
 		if time.Since(t.started) >= shortBudget {
 			// A ring that is about to be taken is no reason: two beats in a row must see it.
-			if n, err := t.c.o.Doorbell.Waiting(t.io); err == nil && n > 0 {
+			if t.others(ctx) {
 				queued++
 			} else {
 				queued = 0
 			}
 			p.yield = queued > 1
-		}
-		if time.Since(renewed) >= store.RenewEvery {
-			r, err := t.c.o.Store.Renew(t.io, t.sl, t.slots.inUse()...)
-			if err != nil {
-				if t.io.Err() == nil {
-					t.log.WarnContext(t.io, "slice not renewed", slog.Any("err", err))
-				}
-				continue
-			}
-			renewed = time.Now()
-			p.state, p.lost = r.State, r.Lost
-			t.c.ring(t.io, r.Rings)
 		}
 		if p.lost || p.yield || p.state != crawl.Running {
 			select {
@@ -58,4 +64,12 @@ func (t *turn) beat(news chan pulse) {
 			news <- p
 		}
 	}
+}
+
+// others reports whether rings wait that no worker has taken.
+func (t *turn) others(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, tickEvery/2)
+	defer cancel()
+	n, err := t.c.o.Doorbell.Waiting(ctx)
+	return err == nil && n > 0
 }

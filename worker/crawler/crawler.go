@@ -81,7 +81,8 @@ type Crawler struct {
 	dropOnce  sync.Once
 
 	mu      sync.Mutex
-	serving map[crawl.JobRef]bool
+	serving map[crawl.JobRef]int64 // the turn that serves it, by its number
+	entered int64
 	turns   sync.WaitGroup
 }
 
@@ -92,7 +93,7 @@ func New(o Options) *Crawler {
 	}
 	return &Crawler{
 		o: o, room: newRoom(o.Concurrency), drain: make(chan struct{}), drop: make(chan struct{}),
-		serving: map[crawl.JobRef]bool{},
+		serving: map[crawl.JobRef]int64{},
 	}
 }
 
@@ -100,9 +101,9 @@ func New(o Options) *Crawler {
 // slice is over, and only then is the ring acknowledged; an error has the queue ring
 // again.
 func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
-	release, ok := c.enter(ring.JobRef)
-	if !ok {
-		return nil // stopping, or this process serves the job already: the ring dies out
+	release, err := c.enter(ring.JobRef)
+	if release == nil {
+		return err
 	}
 	defer release()
 	sl, rings, err := c.o.Store.Begin(ctx, ring)
@@ -141,26 +142,41 @@ func (c *Crawler) leave(
 	return nil
 }
 
-// enter takes a job for this process, once.
-func (c *Crawler) enter(job crawl.JobRef) (release func(), ok bool) {
+// errStopping has the queue hand a ring to another worker.
+var errStopping = errors.New("this worker is stopping")
+
+// enter takes a job for this process, once; release is nil when it cannot. A ring for a
+// job that is served here already dies out.
+func (c *Crawler) enter(job crawl.JobRef) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
 	case <-c.drain:
-		return nil, false
+		return nil, errStopping
 	default:
 	}
-	if c.serving[job] {
-		return nil, false
+	if c.serving[job] != 0 {
+		return nil, nil
 	}
-	c.serving[job] = true
+	c.entered++
+	mine := c.entered
+	c.serving[job] = mine
 	c.turns.Add(1)
 	return sync.OnceFunc(func() {
 		c.mu.Lock()
-		delete(c.serving, job)
+		if c.serving[job] == mine { // else it was given free, and another turn has it
+			delete(c.serving, job)
+		}
 		c.mu.Unlock()
 		c.turns.Done()
-	}), true
+	}), nil
+}
+
+// free lets another turn of this process serve the job, while one ends what it has.
+func (c *Crawler) free(job crawl.JobRef) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.serving, job)
 }
 
 // ring rings what a script asked for. A ring that fails is no error: the store

@@ -13,6 +13,7 @@ type host struct {
 	name    string
 	pending []*page // leased, without a slot
 	inUse   int     // slots of this turn
+	most    int     // requests at once that the host allows
 	waits   bool    // the last reserve found every slot taken
 	nextTry time.Time
 	patient time.Duration // pause before the next try while others hold the slots
@@ -20,14 +21,14 @@ type host struct {
 	booked  time.Time     // when the next page that is deferred for it may come back
 }
 
-// blocked reports whether only this turn's own slots stand in the way: the next one
-// to fall free tries again, no timer is needed.
-func (h *host) blocked() bool { return h.waits && h.inUse > 0 }
+// blocked reports whether this turn itself uses all that the host allows: the next of
+// its slots to fall free tries again, no timer is needed.
+func (h *host) blocked() bool { return h.waits && h.inUse >= h.most }
 
 func (t *turn) host(name string) *host {
 	h := t.hosts[name]
 	if h == nil {
-		h = &host{name: name}
+		h = &host{name: name, most: min(t.sl.Plan.HostConcurrency, t.c.o.HostConcurrency)}
 		t.hosts[name] = h
 	}
 	return h
@@ -46,8 +47,7 @@ func (t *turn) reserves(now time.Time) []store.HostReserve {
 		}
 		out = append(out, store.HostReserve{
 			Host: h.name, First: t.slots.next(len(h.pending)), N: len(h.pending),
-			Delay:       delay,
-			Concurrency: min(t.sl.Plan.HostConcurrency, t.c.o.HostConcurrency),
+			Delay: delay, Concurrency: h.most,
 		})
 	}
 	return out
@@ -122,24 +122,30 @@ func (t *turn) shut(h *host, wait, delay time.Duration) {
 	}
 }
 
+// oneHost reports whether the job cannot have pages of any other host.
+func (t *turn) oneHost() bool {
+	p := &t.sl.Plan
+	return p.Site && len(p.Seeds) == 1 && (p.Scope == "host" || p.Scope == "prefix")
+}
+
 // fruitless reports whether the slice has leased so many pages of hosts that are shut,
 // and none that it could start, that the next lease is not worth it. A job of one host
-// has nothing else; one of several may, further down.
+// has nothing else; another may, further down.
 func (t *turn) fruitless() bool {
-	if len(t.hosts) == 1 {
+	if t.oneHost() {
 		return t.barren >= 16
 	}
 	return t.barren >= 256
 }
 
-// rest answers how long the job may rest after this slice. With several hosts another
+// rest answers how long the job may rest after this slice. Of several hosts another
 // may be open: such a job is looked at again soon.
 func (t *turn) rest() time.Duration {
 	if t.barren == 0 || !t.fruitless() {
 		return 0
 	}
 	wait := max(0, time.Until(t.restUntil))
-	if len(t.hosts) > 1 {
+	if !t.oneHost() {
 		wait = min(wait, store.HostHorizon)
 	}
 	return wait

@@ -149,13 +149,26 @@ func (p *Process) Stop(ctx context.Context) error {
 	return p.unwind(ctx)
 }
 
+// unwind runs the stops, the last first. Some wait for a Redis that may hang: when ctx
+// ends they go on behind the caller's back, still in order, since each needs what those
+// before it stopped.
 func (p *Process) unwind(ctx context.Context) error {
-	var err error
-	for i := len(p.stops) - 1; i >= 0; i-- {
-		err = errors.Join(err, p.stops[i](ctx))
-	}
+	stops := p.stops
 	p.stops = nil
-	return err
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for i := len(stops) - 1; i >= 0; i-- {
+			err = errors.Join(err, stops[i](ctx))
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the worker is not stopped yet: %w", ctx.Err())
+	}
 }
 
 // Run starts the worker, waits for ctx to end and stops it. Stopping takes no longer

@@ -2,17 +2,18 @@ package crawler
 
 import "sync"
 
-// room is what this process can have in flight, shared by its turns. A turn may
-// use all that is free but one place for each other turn, so that one big job
-// cannot keep a small one waiting.
+// room is what this process can have in flight, shared by its turns. A turn that has
+// some may use all that is free but one place for each other turn and a few for those
+// to come, so that one big job on a slow site cannot keep a small one waiting.
 type room struct {
 	mu    sync.Mutex
 	free  int
+	spare int // for turns to come
 	turns int
 	freed chan struct{} // closed and replaced whenever a place falls free
 }
 
-func newRoom(n int) *room { return &room{free: n, freed: make(chan struct{})} }
+func newRoom(n int) *room { return &room{free: n, spare: n / 16, freed: make(chan struct{})} }
 
 func (r *room) join()  { r.mu.Lock(); r.turns++; r.mu.Unlock() }
 func (r *room) leave() { r.mu.Lock(); r.turns--; r.mu.Unlock() }
@@ -22,13 +23,25 @@ func (r *room) leave() { r.mu.Lock(); r.turns--; r.mu.Unlock() }
 func (r *room) take(n, holds int) (int, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	others := r.turns - 1
+	keep := max(r.spare, r.turns-1)
 	if holds == 0 {
-		others = 0 // the first place is what the others leave free for it
+		keep = 0 // the first places are what the others leave free for it
 	}
-	n = max(0, min(n, r.free-others))
+	n = max(0, min(n, r.free-keep))
 	r.free -= n
 	return n, r.freed
+}
+
+// settle squares what a lease took with what it got, which can be more: items that the
+// store granted before, in an answer that was lost.
+func (r *room) settle(took, got int) {
+	if took >= got {
+		r.give(took - got)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free -= got - took
 }
 
 func (r *room) give(n int) {

@@ -23,6 +23,9 @@ const (
 	// hold is the longest wait for a deferred URL that is worth keeping an idle
 	// slice for; beyond it the sweep rings.
 	hold = time.Second
+	// lookAgain is the pause before another lease while pages are in flight: other
+	// slices find links, and what is deferred becomes due.
+	lookAgain = 2 * time.Second
 	// retryLease is the pause before another lease when URLs are queued but the
 	// job's concurrency is used up by other slices.
 	retryLease = 200 * time.Millisecond
@@ -43,7 +46,8 @@ type page struct {
 type result struct {
 	page   *page
 	commit store.Commit
-	back   bool // aborted: the item goes back
+	back   bool          // aborted: the item goes back
+	slow   time.Duration // the host asked for a pause
 }
 
 // turn is one slice at work. All fields are the loop's own, run by one goroutine;
@@ -75,6 +79,7 @@ type turn struct {
 	barren     int             // pages deferred for hosts that are shut, since one was started
 	restUntil  time.Time       // when the first of those hosts opens
 	winding    bool            // lease nothing more
+	retire     bool            // say so to the store with the next round trip
 	lost       bool            // the slice is not ours any more
 	pagesTotal int64
 }
@@ -108,8 +113,14 @@ func (t *turn) run(ctx context.Context) error {
 
 	news := make(chan pulse, 1)
 	beating := make(chan struct{})
-	go func() { defer close(beating); t.beat(news) }()
+	go func() { defer close(beating); t.beat(t.io, news) }()
 	defer func() { stop(); <-beating }()
+	defer func() {
+		if v := recover(); v != nil {
+			t.giveUp() // or the room of this process stays taken
+			panic(v)
+		}
+	}()
 
 	drain, drop, ended := t.c.drain, t.c.drop, ctx.Done()
 	for {
@@ -229,6 +240,17 @@ func (t *turn) windDown(all bool) {
 	}
 }
 
+// giveWay leases nothing more because the slice was served long enough. What is in
+// flight may take half a minute yet; meanwhile its place, in the job and in this
+// process, is another's.
+func (t *turn) giveWay() {
+	t.windDown(false)
+	if len(t.held) > 0 {
+		t.retire = true
+		t.c.free(t.sl.Job)
+	}
+}
+
 // giveBack returns an item with no attempt burnt.
 func (t *turn) giveBack(p *page, delay time.Duration) {
 	if p.slot != 0 {
@@ -249,7 +271,7 @@ func (t *turn) heed(p pulse) {
 		t.lose()
 	case p.state == crawl.Running:
 		if p.yield && !t.winding {
-			t.windDown(false)
+			t.giveWay()
 		}
 	case p.state == crawl.Paused:
 		t.windDown(true)
@@ -280,7 +302,7 @@ func (t *turn) next() (store.Exchange, bool) {
 	}
 	now := time.Now()
 	if !t.winding && now.Sub(t.started) >= sliceBudget {
-		t.windDown(false)
+		t.giveWay()
 	}
 	var x store.Exchange
 	if len(t.done) > 0 && (len(t.done) >= batch || t.inFlight < batch || now.Sub(t.firstDone) >= linger) {
@@ -288,13 +310,14 @@ func (t *turn) next() (store.Exchange, bool) {
 	}
 	x.Returns, t.returns = t.returns, nil
 	x.Free = t.slots.takeFreed()
+	x.Retire, t.retire = t.retire, false
 	if !t.lost {
 		if !t.winding && (len(x.Commits) > 0 || (!t.nextLease.IsZero() && !now.Before(t.nextLease))) {
-			x.Lease = t.wanted()
+			x.Lease, x.Holding = t.wanted(), len(t.held)
 		}
 		x.Reserves = t.reserves(now)
 	}
-	ok := len(x.Commits)+len(x.Returns)+len(x.Free)+len(x.Reserves)+x.Lease > 0
+	ok := len(x.Commits)+len(x.Returns)+len(x.Free)+len(x.Reserves)+x.Lease > 0 || x.Retire
 	return x, ok
 }
 
@@ -325,6 +348,9 @@ func (t *turn) settle(x *store.Exchange) {
 			delete(t.held, r.page.item.N)
 			t.c.room.give(1)
 			t.forget(r.commit.Accepted)
+			if r.slow > 0 {
+				x.Slow = append(x.Slow, store.HostDelay{Host: r.page.host.name, Wait: r.slow})
+			}
 			x.Commits = append(x.Commits, r.commit)
 		}
 	}
@@ -378,11 +404,13 @@ func (t *turn) exchange(x store.Exchange) error {
 		if pause == 100*time.Millisecond {
 			t.log.WarnContext(t.io, "the store does not answer, results are kept", slog.Any("err", err))
 		}
-		// What the lost answer leased is unknown here; End gives it back. So this
-		// slice leases nothing more, or it would hold places that it cannot use.
+		// What the lost answer granted is unknown here. The next lease learns of the
+		// items; the slots fall free by their deadline.
 		t.c.room.give(x.Lease)
+		if x.Lease > 0 && !t.winding {
+			t.nextLease = time.Now()
+		}
 		x.Lease, x.Reserves = 0, nil
-		t.windDown(false)
 		wait := time.NewTimer(pause)
 		select {
 		case <-wait.C:
@@ -409,15 +437,19 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 	t.c.ring(t.io, out.Rings)
 	now := time.Now()
 	if x.Lease > 0 {
-		t.c.room.give(x.Lease - len(out.Items))
-		if len(out.Items) > 0 {
-			t.c.o.Metrics.leased.Observe(float64(len(out.Items)))
-		}
+		fresh := 0
 		for _, it := range out.Items {
-			t.admit(it, now)
+			if t.held[it.N] == nil { // else the store told all, because an answer was lost
+				t.admit(it, now)
+				fresh++
+			}
+		}
+		t.c.room.settle(x.Lease, fresh)
+		if fresh > 0 {
+			t.c.o.Metrics.leased.Observe(float64(fresh))
 		}
 		switch {
-		case len(out.Items) == x.Lease && out.Queued > 0:
+		case fresh >= x.Lease && out.Queued > 0:
 			t.nextLease = now // there is more
 		case out.Queued > 0:
 			t.nextLease = now.Add(retryLease)
@@ -427,6 +459,10 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 			t.nextLease = now
 		case out.NextDue >= 0 && out.NextDue <= hold:
 			t.nextLease = now.Add(max(out.NextDue, retryLease))
+		case len(t.held) > 0 && out.NextDue >= 0:
+			t.nextLease = now.Add(min(out.NextDue, lookAgain))
+		case len(t.held) > 0:
+			t.nextLease = now.Add(lookAgain)
 		default:
 			t.nextLease = time.Time{}
 		}

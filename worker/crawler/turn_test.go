@@ -2,6 +2,7 @@ package crawler_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -390,15 +391,16 @@ func TestRoomIsShared(t *testing.T) {
 func TestShutHost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, crawltest.Any(t))
-	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		for i := range 500 {
+			_, _ = io.WriteString(w, "<a href=/"+strconv.Itoa(i)+">x</a>") // the client reads it
+		}
+	}))
 	b.worker(t, nil)
-	var urls []string
-	for i := range 500 {
-		urls = append(urls, s.URL+"/"+strconv.Itoa(i))
-	}
-	plan := list(8)
+	plan := site(1000, 5, 8)
 	plan.Delay = time.Minute
-	job := b.submit(t, plan, urls...)
+	job := b.submit(t, plan, s.URL+"/0")
 	s.Await(10*time.Second, "/0", 1)
 	var j crawl.Job
 	crawltest.Eventually(t, 10*time.Second, "the job to wait for its host", func() bool {

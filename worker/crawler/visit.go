@@ -64,7 +64,7 @@ func (t *turn) visit(p *page) (r result) {
 	case err != nil && t.fetches.Err() != nil:
 		r.back = true
 	case err != nil:
-		t.failed(p, err, &r.commit)
+		r.slow = t.failed(p, err, &r.commit)
 	case !res.Redirect.IsZero():
 		if errors.As(t.mayFollow(p, res.Redirect), &hop) {
 			r.commit.Skipped = hop.reason
@@ -111,16 +111,21 @@ func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) {
 	}
 }
 
-// failed decides between another try and the end of a page.
-func (t *turn) failed(p *page, err error, c *store.Commit) {
+// failed decides between another try and the end of a page, and answers for how long its
+// host wants to be left alone.
+func (t *turn) failed(p *page, err error, c *store.Commit) (slow time.Duration) {
 	var f *crawl.Fault
+	if errors.As(err, &f) {
+		slow = min(f.RetryAfter, retryMost)
+	}
 	if errors.As(err, &f) && f.Temporary && p.item.Attempt+1 < maxAttempts {
 		wait := retryBase << p.item.Attempt
 		wait += rand.N(wait) //nolint:gosec // jitter
 		c.Retry = min(max(wait, f.RetryAfter), retryMost)
-		return
+		return slow
 	}
 	c.Failed = t.failure(p, err)
+	return slow
 }
 
 // failure is the record of a page that failed. What is no fault is a defect of

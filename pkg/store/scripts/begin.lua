@@ -2,15 +2,19 @@
 -- running. A ring that finds enough live slices, or nothing due, dies out here.
 --
 -- KEYS  1 root, 2 job
--- ARGV  1 now, 2 id
+-- ARGV  1 now, 2 id, 3 nonce: a begin sent twice is one slice
 -- Answers {gen, plan, rings…}; gen is the slice's token, 0 when it was declined
 --# include outbox.lua
 --# include job.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
-local h = redis.call('HMGET', job, 'state', 'time_limit')
+local h = redis.call('HMGET', job, 'state', 'time_limit', 'begun')
 if h[1] ~= 'queued' and h[1] ~= 'running' then return {0, ''} end
-local lacking, due = short(now)
+if h[3] then
+  local nonce, gen = string.match(h[3], '^(%S+) (%d+)$')
+  if nonce == ARGV[3] then return {tonumber(gen), redis.call('GET', job .. ':plan')} end
+end
+local lacking = short(now)
 redis.call('HSET', job, 'rung', 0)
 if lacking <= 0 then
   -- What is deferred is rung by the sweep when it is due.
@@ -19,6 +23,7 @@ if lacking <= 0 then
   return {0, ''}
 end
 local gen = redis.call('HINCRBY', job, 'gen', 1)
+redis.call('HSET', job, 'begun', ARGV[3] .. ' ' .. gen)
 redis.call('ZADD', job .. ':slices', int(now + LEASE), gen)
 redis.call('HDEL', job, 'error', 'ring_gap', 'rest_until')
 if h[1] == 'queued' then

@@ -10,6 +10,7 @@ id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local gen = ARGV[3]
 if redis.call('ZREM', job .. ':slices', gen) == 0 then return {0} end
+redis.call('SREM', job .. ':retiring', gen)
 local state = redis.call('HGET', job, 'state')
 local rows = redis.call('ZRANGEBYSCORE', job .. ':leased', gen, gen)
 local answer = {#rows}
@@ -35,6 +36,6 @@ elseif state == 'running' then
   for _ = 1, short(now) do ring(answer, id, now) end
   local first = redis.call('ZRANGE', job .. ':deferred', 0, 0, 'WITHSCORES')
   if first[2] then wake(tonumber(first[2])) end
-  wake(now + 5000) -- should the ring be lost
+  wake(now + REPEAT) -- should the ring be lost
 end
 return answer

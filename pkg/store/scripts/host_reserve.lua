@@ -9,7 +9,7 @@
 -- within PATIENCE has left the line.
 --
 -- KEYS  1 slots of the host (ZSET "slice/k" by deadline), 2 its next start time,
---       3 the line (ZSET slice by the time it came), 4 (ZSET slice by the time it last asked)
+--       3 the line (ZSET "slice limit" by the time it came), 4 (the same by the time it last asked)
 -- ARGV  1 now, 2 slice, 3 k of the first slot, 4 how many, 5 delay ms,
 --       6 concurrency, 7 horizon ms: no start later than that is granted,
 --       8 ms a slot lives without renewal
@@ -17,7 +17,7 @@
 --         first is 0 when all were granted, -1 when the slots are in use or waited for,
 --         which ends at a time that nobody knows, and with no grant at all the wait for
 --         the next start
-local PATIENCE = 500
+local PATIENCE = 1000 -- ms, ten times HostAsk
 local now = ARGV[1]
 if now == '' then
   local t = redis.call('TIME')
@@ -28,16 +28,24 @@ end
 local function int(s) return string.format('%.0f', s) end
 local slice, wanted, delay, concurrency = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local horizon = tonumber(ARGV[7])
+local me = slice .. ' ' .. ARGV[6]
 
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', int(now))
-local free = concurrency - redis.call('ZCARD', KEYS[1])
-local most = math.min(wanted, free)
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', int(now - PATIENCE))) do
   redis.call('ZREM', KEYS[3], gone)
   redis.call('ZREM', KEYS[4], gone)
 end
-local since = redis.call('ZSCORE', KEYS[3], slice)
-local others = redis.call('ZCARD', KEYS[3])
+-- Sent again after its answer was lost: what that granted is not in use.
+local names = {}
+for k = 1, wanted do names[k] = slice .. '/' .. int(tonumber(ARGV[3]) + k - 1) end
+redis.call('ZREM', KEYS[1], unpack(names))
+-- While somebody waits who may have fewer requests at once, nobody has more.
+local line = redis.call('ZRANGE', KEYS[3], 0, -1)
+for _, waits in ipairs(line) do concurrency = math.min(concurrency, tonumber(string.match(waits, '%d+$'))) end
+local free = concurrency - redis.call('ZCARD', KEYS[1])
+local most = math.min(wanted, free)
+local since = redis.call('ZSCORE', KEYS[3], me)
+local others = #line
 if since then others = others - 1 end
 local mine
 if others > 0 or most < wanted then
@@ -59,7 +67,7 @@ for k = 1, most do
   if start - now > horizon then break end
   answer[#answer + 1] = start - now
   add[#add + 1] = deadline
-  add[#add + 1] = slice .. '/' .. int(tonumber(ARGV[3]) + k - 1)
+  add[#add + 1] = names[k]
   start = start + delay
 end
 if #add > 0 then
@@ -68,15 +76,15 @@ if #add > 0 then
   if delay > 0 then redis.call('SET', KEYS[2], int(start), 'PX', int(start - now + 1000)) end
 end
 if since and (#add > 0 or start - now > horizon) then
-  redis.call('ZREM', KEYS[3], slice)
-  redis.call('ZREM', KEYS[4], slice)
+  redis.call('ZREM', KEYS[3], me)
+  redis.call('ZREM', KEYS[4], me)
 end
 if #answer - 1 < wanted then
   if start - now <= horizon then
     answer[1] = -1
     if #add == 0 and mine == 0 then
-      redis.call('ZADD', KEYS[3], 'NX', int(now), slice)
-      redis.call('ZADD', KEYS[4], int(now), slice)
+      redis.call('ZADD', KEYS[3], 'NX', int(now), me)
+      redis.call('ZADD', KEYS[4], int(now), me)
       redis.call('PEXPIRE', KEYS[3], 60000)
       redis.call('PEXPIRE', KEYS[4], 60000)
     end

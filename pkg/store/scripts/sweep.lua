@@ -4,7 +4,8 @@
 --
 -- KEYS  1 root
 -- ARGV  1 now, 2 jobs to look at at most
--- Answers {jobs looked at, slices found dead, URLs given back, jobs expired, rings…}
+-- Answers {jobs looked at, slices found dead, URLs given back, jobs expired,
+--          ms until the tenant needs a sweep again (-1: never, as it stands), rings…}
 --# include outbox.lua
 --# include job.lua
 --# include expire.lua
@@ -64,6 +65,7 @@ local function heal()
   for _, gen in ipairs(redis.call('ZRANGEBYSCORE', job .. ':slices', '-inf', int(now))) do
     if not bury(gen) then return now end
     redis.call('ZREM', job .. ':slices', gen)
+    redis.call('SREM', job .. ':retiring', gen)
     dead = dead + 1
   end
   if idle() then
@@ -81,21 +83,24 @@ local function heal()
   end
   local slice = redis.call('ZRANGE', job .. ':slices', 0, 0, 'WITHSCORES')
   by(slice[2] and tonumber(slice[2]))
-  if not slice[1] and redis.call('SISMEMBER', root .. ':running', id) == 1 then
+  if live(now) == 0 and redis.call('SISMEMBER', root .. ':running', id) == 1 then
     local lacking = short(now)
     if lacking > 0 then
-      -- A ring that was made since the last slice began may still wait in a long
-      -- queue: ring again with growing patience, 5 s to 60 s, not at every look.
-      local r = redis.call('HMGET', job, 'rung', 'ring_at', 'ring_gap')
-      local gap = tonumber(r[3] or 5000)
+      -- A ring that no slice has answered yet may wait in a long queue, or be lost.
+      -- The same ring again costs nothing while the queue has it, and is made anew
+      -- when it has not. One that a worker took with it when it died blocks its
+      -- name for minutes: now and then another, with growing patience.
+      local r = redis.call('HMGET', job, 'rung', 'ring_at', 'ring_gap', 'rings')
+      local gap = tonumber(r[3] or 15000)
       if r[1] == '1' and now < tonumber(r[2]) + gap then
+        rings[#rings + 1] = id
+        rings[#rings + 1] = tonumber(r[4]) - 1
         by(tonumber(r[2]) + gap)
       else
-        if r[1] == '1' then gap = math.min(60000, gap * 2) end
-        for _ = 1, lacking do ring(rings, id, now) end
-        redis.call('HSET', job, 'ring_gap', gap)
-        by(now + gap)
+        if r[1] == '1' then redis.call('HSET', job, 'ring_gap', math.min(60000, gap * 2)) end
+        ring(rings, id, now) -- one: the slice that it becomes asks for more
       end
+      by(now + REPEAT)
     end
   end
   local first = redis.call('ZRANGEBYSCORE', job .. ':deferred', '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
@@ -110,6 +115,8 @@ for _, i in ipairs(ids) do
   if next then redis.call('ZADD', root .. ':due', int(next), id) else redis.call('ZREM', root .. ':due', id) end
 end
 gate(rings, now)
-local answer = {#ids, dead, back, gone}
+local first, again = redis.call('ZRANGE', root .. ':due', 0, 0, 'WITHSCORES'), -1
+if first[2] then again = math.max(0, tonumber(first[2]) - now) end
+local answer = {#ids, dead, back, gone, again}
 for _, r in ipairs(rings) do answer[#answer + 1] = r end
 return answer

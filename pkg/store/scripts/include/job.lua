@@ -15,6 +15,7 @@ local LEASE = 12000       -- ms a slice lives without renewal; renewed every 3 s
 local GRACE = 4000        -- ms that a cancelled job's requests have to be given back
 local KEY_MEMORY = 2592000000 -- ms (30 days) an idempotency key outlives the job
 local MAX_LOST = 5        -- lost workers after which the page is to blame
+local REPEAT = 5000       -- ms after which a ring that no slice answered is made again
 
 -- clock answers the time in ms. Redis is the only clock; a test passes its own.
 local function clock(arg)
@@ -49,7 +50,7 @@ local function gate(rings, now)
     local first = redis.call('ZPOPMIN', root .. ':waiting')
     if not first[1] then return end
     redis.call('SADD', root .. ':running', first[1])
-    redis.call('ZADD', root .. ':due', 'LT', int(now + 5000), first[1])
+    redis.call('ZADD', root .. ':due', 'LT', int(now + REPEAT), first[1])
     ring(rings, first[1], now)
   end
 end
@@ -65,8 +66,10 @@ local function finish(rings, now, state, stop)
   local h = redis.call('HMGET', job, 'retention', 'idem')
   local expires = now + tonumber(h[1])
   redis.call('HSET', job, 'state', state, 'stop', stop, 'ended', int(now), 'expires', int(expires))
-  redis.call('UNLINK', job .. ':seen', job .. ':refseen', job .. ':claims', job .. ':done', job .. ':moved',
-    job .. ':slices')
+  redis.call('UNLINK', job .. ':seen', job .. ':refseen', job .. ':claims', job .. ':moved', job .. ':retiring')
+  -- Kept for a moment, so that the commit that ended the job, sent twice, is known.
+  redis.call('PEXPIRE', job .. ':done', LEASE)
+  redis.call('PEXPIRE', job .. ':slices', LEASE)
   redis.call('ZADD', root .. ':due', int(expires), id)
   if h[2] and h[2] ~= '' then redis.call('PEXPIRE', h[2], int(tonumber(h[1]) + KEY_MEMORY)) end
   redis.call('SREM', root .. ':running', id)
@@ -119,6 +122,13 @@ end
 -- fields of a row; the last is the rest, url and fetch_url.
 local function split(row) return string.match(row, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (.+)$') end
 
+-- live answers how many slices take URLs now. One that retires only ends what it has
+-- in flight, and its place is free.
+local function live(now)
+  return math.max(0, redis.call('ZCOUNT', job .. ':slices', '(' .. int(now), '+inf') -
+    redis.call('SCARD', job .. ':retiring'))
+end
+
 -- short answers how many slices more than now the job could use: none while it
 -- rests, because all that its last slice found was a host that takes no request yet.
 local function short(now)
@@ -127,7 +137,7 @@ local function short(now)
   local due = redis.call('LLEN', job .. ':queued') + redis.call('ZCOUNT', job .. ':deferred', '-inf', int(now))
   if due == 0 then return 0, 0 end
   local want = math.min(tonumber(h[1]), math.ceil(due / 64))
-  return want - redis.call('ZCOUNT', job .. ':slices', '(' .. int(now), '+inf'), due
+  return want - live(now), due
 end
 
 -- ring_more rings when the job could use more slices, once in two seconds: a ring

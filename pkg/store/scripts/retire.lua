@@ -1,0 +1,19 @@
+-- retire notes that a slice leases nothing more and only ends what it has in flight:
+-- its place is free for another, which is rung if the job can use one.
+--
+-- KEYS  1 root, 2 job
+-- ARGV  1 now, 2 id, 3 gen
+-- Answers {1 when the slice is registered, rings…}
+--# include outbox.lua
+--# include job.lua
+id, job = ARGV[2], KEYS[2]
+local now = clock(ARGV[1])
+if redis.call('HGET', job, 'state') ~= 'running' or not redis.call('ZSCORE', job .. ':slices', ARGV[3]) then
+  return {0}
+end
+local answer = {1}
+if redis.call('SADD', job .. ':retiring', ARGV[3]) == 1 then
+  for _ = 1, short(now) do ring(answer, id, now) end
+  wake(now + REPEAT)
+end
+return answer
