@@ -194,7 +194,8 @@ func notFound(j crawl.JobRef) error {
 func expired(j crawl.JobRef, at int64) error {
 	return &crawl.Fault{
 		Code: crawl.CodeExpired, JobID: j.ID, At: time.UnixMilli(at).UTC(),
-		Message: "Job " + j.ID + " is over and its results were removed.",
+		Message: "Job " + j.ID + " is over and its results were removed. " +
+			"Submit with another Idempotency-Key for a new job.",
 	}
 }
 
