@@ -13,7 +13,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gin-gonic/gin"
+	"github.com/swaggest/swgui/v5/static"
 	"github.com/swaggest/swgui/v5emb"
+
+	"example.com/trawl/pkg/crawl"
 )
 
 const (
@@ -41,6 +44,14 @@ func apiConfig() huma.Config {
 // schemaName names the schemas of the document after the types, which are not
 // exported, with a capital.
 func schemaName(t reflect.Type, hint string) string {
+	switch t { // which would be named after the generic type
+	case reflect.TypeFor[page[status]]():
+		return "JobPage"
+	case reflect.TypeFor[page[record]]():
+		return "RecordPage"
+	case reflect.TypeFor[page[failure]]():
+		return "FailurePage"
+	}
 	name := huma.DefaultSchemaNamer(t, hint)
 	return strings.ToUpper(name[:1]) + name[1:]
 }
@@ -50,21 +61,45 @@ func (s *Server) document() ([]byte, error) {
 	api := s.api.OpenAPI()
 	schemas := api.Components.Schemas
 	schemas.Schema(reflect.TypeFor[problem](), true, problemSchema)
-	// huma registers the schema of its own errors, which no route here answers.
+	// huma registers the schemas of its own errors, which no route here answers.
 	delete(schemas.Map(), "ErrorModel")
+	delete(schemas.Map(), "ErrorDetail")
 
 	// The body is read by the strict decoder, so huma is told of it only here:
 	// what it knew before the routes were registered it would decode itself.
 	api.Paths["/v1/jobs"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		"application/json": {Schema: schemas.Schema(reflect.TypeFor[submission](), true, "")},
+		"application/json": {
+			Schema:   schemas.Schema(reflect.TypeFor[submission](), true, ""),
+			Examples: examples,
+		},
 	}}
+	schemas.SchemaFromRef("#/components/schemas/Submission").Properties["delay"].Default = crawl.Duration(s.o.Limits.HostDelay).String()
 	api.Paths["/v1/jobs/{id}/result"].Get.Responses["200"].Content = map[string]*huma.MediaType{
 		"application/json": {Schema: &huma.Schema{
 			Type: huma.TypeObject, Description: "The status, with records and errors as arrays.",
 		}},
 		"application/x-ndjson": {Schema: schemas.Schema(reflect.TypeFor[record](), true, "")},
 	}
+	for _, schema := range schemas.Map() {
+		for _, p := range schema.Properties {
+			if p.Nullable && len(p.Enum) > 0 {
+				p.Enum = append(p.Enum, nil) // a type that allows null does not, with an enum that has it not
+			}
+		}
+	}
 	return json.Marshal(api)
+}
+
+// examples are submissions to begin with. Made up from the schema, one would have
+// every field in it, of which several exclude each other.
+var examples = map[string]*huma.Example{
+	"list": {Summary: "A list of URLs", Value: map[string]any{
+		"urls": []string{"https://example.com/", "https://example.com/about"}, "tags": []string{"trial"},
+	}},
+	"site": {Summary: "A site", Value: map[string]any{
+		"seed_url": "https://example.com/", "scope": "host", "max_pages": 50, "max_depth": 3, "exclude": []string{"/private/**"},
+		"time_limit": "10m",
+	}},
 }
 
 // inlineScript matches the scripts in a page that the policy must name by their digest.
@@ -77,7 +112,7 @@ func (s *Server) serveDocs() error {
 	if err != nil {
 		return fmt.Errorf("httpapi: OpenAPI document: %w", err)
 	}
-	s.engine.GET(openAPIPath, func(c *gin.Context) { c.Data(http.StatusOK, "application/json", doc) })
+	s.engine.Match(readMethods, openAPIPath, func(c *gin.Context) { c.Data(http.StatusOK, "application/json", doc) })
 
 	ui := v5emb.New("Trawl", openAPIPath, docsPath)
 	page := pageWriter{header: http.Header{}}
@@ -102,14 +137,24 @@ func (s *Server) serveDocs() error {
 		scripts += " 'sha256-" + base64.StdEncoding.EncodeToString(digest[:]) + "'"
 	}
 	csp := strings.Join(append(policy, scripts), "; ")
-	s.engine.GET(docsPath, func(c *gin.Context) {
+	s.engine.Match(readMethods, docsPath, func(c *gin.Context) {
 		c.Header("Content-Security-Policy", csp)
 		c.Data(http.StatusOK, "text/html; charset=utf-8", page.Bytes())
 	})
-	s.engine.GET(docsPath+"/*asset", func(c *gin.Context) {
-		switch c.Param("asset") {
-		case "/", "/index.html":
+	files, err := static.FS.ReadDir(".")
+	if err != nil {
+		return fmt.Errorf("httpapi: files of the documentation: %w", err)
+	}
+	assets := map[string]bool{}
+	for _, f := range files {
+		assets["/"+strings.TrimSuffix(f.Name(), ".gz")] = true // unpacked for who does not take gzip
+	}
+	s.engine.Match(readMethods, docsPath+"/*asset", func(c *gin.Context) {
+		switch asset := c.Param("asset"); {
+		case asset == "/" || asset == "/index.html":
 			c.Redirect(http.StatusMovedPermanently, docsPath)
+		case !assets[asset]:
+			s.refuse(c, crawl.Faultf(crawl.CodeNotFound, "no such file"))
 		default:
 			c.Header("Cache-Control", "public, max-age=3600") // changes with the binary only
 			ui.ServeHTTP(c.Writer, c.Request)

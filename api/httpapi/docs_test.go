@@ -1,11 +1,14 @@
 package httpapi
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"example.com/trawl/pkg/crawl"
 )
 
 // The document is OpenAPI 3.1, names every route and no other, and describes
@@ -50,7 +53,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 	}
 	for _, r := range b.server.engine.Routes() {
-		if strings.HasPrefix(r.Path, "/v1/") {
+		if strings.HasPrefix(r.Path, "/v1/") && r.Method != http.MethodHead { // HEAD goes without saying
 			routed = append(routed, r.Method+" "+strings.ReplaceAll(r.Path, ":id", "{id}"))
 		}
 	}
@@ -104,6 +107,15 @@ func TestDocs(t *testing.T) {
 		}
 		if res := b.call("GET", "/docs/"+asset, "", header("Authorization")); res.status != 200 || len(res.body) < 1000 {
 			t.Errorf("%s: %d, %d bytes", asset, res.status, len(res.body))
+		}
+	}
+	for _, none := range []string{"/docs/nope.js", "/docs/", "/docs/swagger-ui.css.gz", "/docs/../x"} {
+		a := b.call("GET", none, "", header("Authorization"))
+		if none == "/docs/" && a.status == 301 {
+			continue // to the page
+		}
+		if a.wantProblem(t, 404, crawl.CodeNotFound); a.header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s may be kept: %s", none, a.header.Get("Cache-Control"))
 		}
 	}
 	for _, elsewhere := range []string{`src="http`, `href="http`, `src="//`} {

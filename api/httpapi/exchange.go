@@ -28,6 +28,7 @@ type exchange struct {
 	job    string     // a valid job id; what a client wrote instead is not logged
 	code   crawl.Code // of the problem that was answered
 	err    error      // the cause, when the problem is the service's own
+	defect bool       // a handler panicked
 	query  []crawl.FieldFault
 }
 
@@ -53,7 +54,7 @@ func (x *exchange) fail(err error) *problem {
 // extend gives the client another writeTimeout to read what is written next.
 func (s *Server) extend(c *gin.Context) {
 	// Only a recorder in a test cannot do it; no deadline is right there.
-	_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(writeTimeout))
+	_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(s.writeTimeout))
 }
 
 // observe is the outermost handler: it gives the request its id, and when it is
@@ -90,7 +91,9 @@ func (s *Server) recovered(x *exchange, r any) (aborted bool) {
 	}
 	if err, ok := r.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 		p := x.fail(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
+		x.defect = true
 		if !x.c.Writer.Written() {
+			s.extend(x.c)
 			p.write(x.c)
 			return false
 		}
@@ -99,9 +102,10 @@ func (s *Server) recovered(x *exchange, r any) (aborted bool) {
 }
 
 func (s *Server) tell(x *exchange, took time.Duration, aborted bool) {
-	status, r := x.c.Writer.Status(), x.c.Request
-	if r.Context().Err() != nil && (aborted || status >= http.StatusInternalServerError) {
-		status = statusClientGone
+	status, r, code := x.c.Writer.Status(), x.c.Request, x.code
+	if r.Context().Err() != nil && !x.defect && (aborted || status >= http.StatusInternalServerError) {
+		// Whatever failed then failed because the call was cut short, or does not matter.
+		status, code = statusClientGone, ""
 	}
 	route := x.c.FullPath()
 	if route == "" {
@@ -112,7 +116,7 @@ func (s *Server) tell(x *exchange, took time.Duration, aborted bool) {
 
 	level := slog.LevelInfo
 	switch {
-	case status >= http.StatusInternalServerError || x.code == crawl.CodeInternal:
+	case status >= http.StatusInternalServerError || code == crawl.CodeInternal:
 		level = slog.LevelError
 	case route == "/healthz" || route == "/readyz" || route == "/metrics":
 		level = slog.LevelDebug // probes would be most of the log
@@ -130,8 +134,8 @@ func (s *Server) tell(x *exchange, took time.Duration, aborted bool) {
 	if x.job != "" {
 		attrs = append(attrs, slog.String("job_id", x.job))
 	}
-	if x.code != "" {
-		attrs = append(attrs, slog.String("code", string(x.code)))
+	if code != "" {
+		attrs = append(attrs, slog.String("code", string(code)))
 	}
 	if aborted {
 		attrs = append(attrs, slog.Bool("aborted", true))

@@ -49,6 +49,16 @@ type fakeJobs struct {
 	rings   []crawl.Ring
 	ringErr error
 	page    func(after int64) error // of Records
+	hangs   bool                    // a store that answers nothing
+}
+
+// hang waits, in a store that answers nothing, for the caller to give up.
+func (f *fakeJobs) hang(ctx context.Context) error {
+	if !f.hangs {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func newFake() *fakeJobs {
@@ -58,7 +68,10 @@ func newFake() *fakeJobs {
 	}
 }
 
-func (f *fakeJobs) Create(_ context.Context, n store.NewJob) (store.Created, error) {
+func (f *fakeJobs) Create(ctx context.Context, n store.NewJob) (store.Created, error) {
+	if err := f.hang(ctx); err != nil {
+		return store.Created{}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -86,6 +99,9 @@ func (f *fakeJobs) RingFailed(_ context.Context, job crawl.JobRef, _ string) err
 }
 
 func (f *fakeJobs) Job(ctx context.Context, ref crawl.JobRef) (crawl.Job, error) {
+	if err := f.hang(ctx); err != nil {
+		return crawl.Job{}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, ref)
@@ -105,19 +121,25 @@ func (f *fakeJobs) Job(ctx context.Context, ref crawl.JobRef) (crawl.Job, error)
 	return j, nil
 }
 
-func (f *fakeJobs) List(_ context.Context, q store.ListQuery) (store.JobPage, error) {
+func (f *fakeJobs) List(ctx context.Context, q store.ListQuery) (store.JobPage, error) {
+	if err := f.hang(ctx); err != nil {
+		return store.JobPage{}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.listed = append(f.listed, q)
 	var page store.JobPage
 	for i := int64(1); i <= int64(q.Limit); i++ {
-		page.Jobs = append(page.Jobs, crawl.Job{ID: fmt.Sprint(q.Before + i)})
+		page.Jobs = append(page.Jobs, crawl.Job{ID: fmt.Sprint(q.Before + i), State: crawl.Running})
 	}
 	page.Next, page.More = q.Before+int64(q.Limit), q.Before == 0
 	return page, f.err
 }
 
 func (f *fakeJobs) Records(ctx context.Context, ref crawl.JobRef, after int64, limit int) (store.RecordPage, error) {
+	if err := f.hang(ctx); err != nil {
+		return store.RecordPage{}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, ref)
@@ -139,7 +161,10 @@ func (f *fakeJobs) Records(ctx context.Context, ref crawl.JobRef, after int64, l
 	}, f.err
 }
 
-func (f *fakeJobs) Failures(_ context.Context, ref crawl.JobRef, after int64, limit int) (store.FailurePage, error) {
+func (f *fakeJobs) Failures(ctx context.Context, ref crawl.JobRef, after int64, limit int) (store.FailurePage, error) {
+	if err := f.hang(ctx); err != nil {
+		return store.FailurePage{}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, ref)
@@ -153,7 +178,10 @@ func (f *fakeJobs) Failures(_ context.Context, ref crawl.JobRef, after int64, li
 	}, f.err
 }
 
-func (f *fakeJobs) Cancel(_ context.Context, ref crawl.JobRef) (store.CancelResult, error) {
+func (f *fakeJobs) Cancel(ctx context.Context, ref crawl.JobRef) (store.CancelResult, error) {
+	if err := f.hang(ctx); err != nil {
+		return store.CancelResult{}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cancels++
@@ -168,7 +196,10 @@ func (f *fakeJobs) Cancel(_ context.Context, ref crawl.JobRef) (store.CancelResu
 	return store.CancelResult{State: j.State}, f.err
 }
 
-func (f *fakeJobs) Delete(_ context.Context, ref crawl.JobRef) error {
+func (f *fakeJobs) Delete(ctx context.Context, ref crawl.JobRef) error {
+	if err := f.hang(ctx); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, ref)

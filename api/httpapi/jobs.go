@@ -26,6 +26,16 @@ const (
 
 	maxIdempotencyKey = 255
 
+	// bodyRoom bounds the bodies that are read and worked on at the same time, in
+	// bytes: a job of 10,000 URLs takes some ten times its body until it is stored.
+	bodyRoom = 16 << 20
+	// smallBody is what needs no room: it takes no more than its connection does, so
+	// that the usual submission never waits behind large ones that come slowly.
+	smallBody = 16 << 10
+	// bodyWait is how long a submission waits for room, which is enough for those
+	// before it if they are on their way through.
+	bodyWait = time.Second
+
 	// cancelWait is how long a cancel waits for the end. The store promises it
 	// within 5 s, workers that were killed included.
 	cancelWait = 10 * time.Second
@@ -74,6 +84,14 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 	if err != nil {
 		return store.Created{}, err
 	}
+	if err := acceptable(x.c.Request); err != nil {
+		return store.Created{}, err
+	}
+	leave, err := s.enter(ctx, x.c.Request.ContentLength)
+	if err != nil {
+		return store.Created{}, err
+	}
+	defer leave()
 	body := bodies.Get().(*bytes.Buffer) //nolint:forcetypeassert // nothing else is put in
 	defer func() {
 		if body.Cap() <= 64<<10 { // one large submission must not keep its memory for all small ones
@@ -99,7 +117,7 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 		return store.Created{}, err
 	}
 	x.job = crawl.NewJobID(x.tenant, key)
-	return s.o.Jobs.Create(ctx, store.NewJob{
+	return s.jobs.Create(ctx, store.NewJob{
 		Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: sp.Digest(),
 		Spec: stored, Plan: plan, Inputs: inputs, Tags: sp.Tags, MaxRunning: s.o.MaxRunning,
 	})
@@ -149,7 +167,7 @@ func idempotencyKey(h http.Header) (string, error) {
 		return "", nil
 	}
 	if len(given) > 1 {
-		return "", malformed("Idempotency-Key is given more than once.")
+		return "", malformed("Idempotency-Key is given more than once. Give it once.")
 	}
 	key := strings.Trim(given[0], " \t")
 	invisible := func(r rune) bool { return r < '!' || r > '~' }
@@ -159,9 +177,32 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// readBody reads the body of a request into buf, if it is JSON and not larger
-// than [MaxBody].
-func readBody(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) error {
+// enter waits for room for a body of the announced length, -1 for an unknown one.
+// leave gives the room back; what was made of the body must be let go by then.
+func (s *Server) enter(ctx context.Context, announced int64) (leave func(), err error) {
+	if 0 <= announced && announced <= smallBody {
+		return func() {}, nil
+	}
+	n := announced
+	if n < 0 {
+		n = MaxBody
+	}
+	wait, stop := context.WithTimeout(ctx, bodyWait)
+	defer stop()
+	if err := s.bodies.Acquire(wait, n); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, &crawl.Fault{
+			Code: crawl.CodeOverloaded, Err: err,
+			Message: "The service works on as many large submissions as it can. Nothing was stored; try again shortly.",
+		}
+	}
+	return func() { s.bodies.Release(n) }, nil
+}
+
+// acceptable says what is wrong with a body by its header alone.
+func acceptable(r *http.Request) error {
 	const wanted = "Send a JSON object as Content-Type: application/json, not compressed."
 	media, param, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if charset := param["charset"]; err != nil || media != "application/json" ||
@@ -174,23 +215,34 @@ func readBody(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) error {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return crawl.Faultf(codeUnsupportedMediaType, "The Content-Encoding of the body is not supported. %s", wanted)
 	}
-	tooLarge := crawl.Faultf(crawl.CodeBodyTooLarge, "The body is larger than %d bytes. Submit several jobs.", MaxBody)
 	if r.ContentLength > MaxBody {
-		return tooLarge
+		return tooLarge()
+	}
+	return nil
+}
+
+func tooLarge() error {
+	return crawl.Faultf(crawl.CodeBodyTooLarge, "The body is larger than %d bytes. Submit several jobs.", MaxBody)
+}
+
+// readBody reads the body of a request into buf, if it is not larger than [MaxBody].
+func readBody(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) error {
+	if r.ContentLength > 0 {
+		buf.Grow(int(r.ContentLength) + bytes.MinRead) // or it would be copied at each doubling
 	}
 	var limit *http.MaxBytesError
-	_, err = buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody))
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody))
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &limit):
-		return tooLarge
+		return tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return malformed("The body did not arrive in time.")
+		return malformed("The body did not arrive in time. Send it faster, or submit several jobs.")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return malformed("The body is shorter than announced.")
+		return malformed("The body is shorter than announced. Send it again.")
 	}
-	return &crawl.Fault{Code: crawl.CodeMalformed, Message: "The body could not be read.", Err: err}
+	return &crawl.Fault{Code: crawl.CodeMalformed, Message: "The body could not be read. Send it again.", Err: err}
 }
 
 // ring rings for what the store decided, and returns why job is not rung, "" when
@@ -247,7 +299,7 @@ func (s *Server) job(ctx context.Context, x *exchange, in *jobInput) (*jobOutput
 	if err != nil {
 		return nil, err
 	}
-	j, err := s.o.Jobs.Job(ctx, ref)
+	j, err := s.jobs.Job(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +307,7 @@ func (s *Server) job(ctx context.Context, x *exchange, in *jobInput) (*jobOutput
 }
 
 type listInput struct {
-	State        string    `query:"state" enum:"queued,running,paused,cancelling,completed,completed_with_errors,failed,cancelled" doc:"Only jobs in this state."`
+	State        string    `query:"state" enum:"queued,running,paused,cancelling,completed,completed_with_errors,failed,cancelled" doc:"Only jobs in this state. With a filter a page may be empty and yet has_more: go on with next_cursor."`
 	Tag          string    `query:"tag" doc:"Only jobs with this tag."`
 	CreatedAfter string    `query:"created_after" format:"date-time" doc:"Only jobs that were created later."`
 	Limit        listLimit `query:"limit"`
@@ -263,7 +315,7 @@ type listInput struct {
 }
 
 type listOutput struct {
-	Body page[status] `nameHint:"JobPage"`
+	Body page[status]
 }
 
 func (s *Server) list(ctx context.Context, x *exchange, in *listInput) (*listOutput, error) {
@@ -275,7 +327,7 @@ func (s *Server) list(ctx context.Context, x *exchange, in *listInput) (*listOut
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	found, err := s.o.Jobs.List(ctx, q)
+	found, err := s.jobs.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -299,11 +351,12 @@ func (s *Server) cancel(ctx context.Context, x *exchange, in *jobInput) (*jobOut
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(ctx, cancelWait)
+	client := ctx
+	ctx, stop := context.WithTimeout(client, cancelWait)
 	defer stop()
 	grace, err := s.askToCancel(ctx, x, ref)
 	if err != nil {
-		return nil, err
+		return nil, unanswered(client, err)
 	}
 	revoke := time.NewTimer(grace)
 	defer revoke.Stop()
@@ -349,7 +402,7 @@ func (s *Server) remove(ctx context.Context, x *exchange, in *jobInput) (*delete
 	if err != nil {
 		return nil, err
 	}
-	if err := s.o.Jobs.Delete(ctx, ref); err != nil {
+	if err := s.jobs.Delete(ctx, ref); err != nil {
 		return nil, err
 	}
 	return &deleteOutput{}, nil
@@ -362,11 +415,11 @@ type pageInput struct {
 }
 
 type recordsOutput struct {
-	Body page[record] `nameHint:"RecordPage"`
+	Body page[record]
 }
 
 type failuresOutput struct {
-	Body page[failure] `nameHint:"FailurePage"`
+	Body page[failure]
 }
 
 // pageOf reads what the two lists of a job have in common.
@@ -393,7 +446,7 @@ func (s *Server) records(ctx context.Context, x *exchange, in *pageInput) (*reco
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.o.Jobs.Records(ctx, ref, after, limit)
+	found, err := s.jobs.Records(ctx, ref, after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -411,7 +464,7 @@ func (s *Server) failures(ctx context.Context, x *exchange, in *pageInput) (*fai
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.o.Jobs.Failures(ctx, ref, after, limit)
+	found, err := s.jobs.Failures(ctx, ref, after, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -65,7 +66,7 @@ func queryFaults(raw string, known []string) []crawl.FieldFault {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return []crawl.FieldFault{{
-			Field: "query", Rule: ruleFormat, Message: "is not a query: name=value joined by &, with % escapes",
+			Field: "query", Rule: ruleFormat, Message: "This is not a query. Write name=value, joined by &, with % escapes.",
 		}}
 	}
 	var faults []crawl.FieldFault
@@ -73,15 +74,21 @@ func queryFaults(raw string, known []string) []crawl.FieldFault {
 		switch {
 		case !slices.Contains(known, name):
 			faults = append(faults, crawl.FieldFault{
-				Field: clip(name), Rule: ruleUnknown, Message: "is not a parameter here; correct or remove it",
+				Field: clip(name), Rule: ruleUnknown, Message: "This is not a parameter here. Correct or remove it.",
 			})
 		case len(of) > 1:
 			faults = append(faults, crawl.FieldFault{
-				Field: name, Rule: ruleDuplicate, Message: "is given more than once",
+				Field: name, Rule: ruleDuplicate, Message: "This is given more than once. Give it once.",
 			})
 		}
 	}
 	slices.SortFunc(faults, func(a, b crawl.FieldFault) int { return strings.Compare(a.Field, b.Field) })
+	if more := len(faults) - maxFaults; more > 0 {
+		faults = append(faults[:maxFaults], crawl.FieldFault{
+			Field: "query", Rule: crawl.RuleMoreFaults,
+			Message: fmt.Sprintf("%d more parameters have faults. Mend these first.", more),
+		})
+	}
 	return faults
 }
 
@@ -102,10 +109,10 @@ func (p *params) limit(s string, def, most int) int {
 	}
 	n, err := strconv.Atoi(s)
 	switch {
-	case err != nil:
-		p.add("limit", ruleType, "must be a whole number")
-	case n < 1 || n > most:
-		p.add("limit", ruleRange, "must be from 1 to %d", most)
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		p.add("limit", ruleType, "Give a whole number.")
+	case err != nil || n < 1 || n > most:
+		p.add("limit", ruleRange, "Give a number from 1 to %d.", most)
 	}
 	return n
 }
@@ -117,7 +124,7 @@ func (p *params) cursor(kind byte, s string) int64 {
 	position, ok := decodeCursor(kind, s)
 	if !ok {
 		p.badCursor = true
-		p.add("cursor", ruleFormat, "is not a next_cursor of this list; begin again without one")
+		p.add("cursor", ruleFormat, "This is not a next_cursor of this list. Begin again without one.")
 	}
 	return position
 }
@@ -129,7 +136,7 @@ func (p *params) state(s string) crawl.State {
 		for i, known := range crawl.States {
 			names[i] = string(known)
 		}
-		p.add("state", "enum", "must be one of %s", strings.Join(names, ", "))
+		p.add("state", "enum", "Give one of %s.", strings.Join(names, ", "))
 	}
 	return state
 }
@@ -140,7 +147,7 @@ func (p *params) time(field, s string) time.Time {
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		p.add(field, ruleFormat, "must be a time like 2006-01-02T15:04:05Z (RFC 3339; a + in it is written %%2B)")
+		p.add(field, ruleFormat, "Give a time like 2006-01-02T15:04:05Z (RFC 3339; a + in it is written %%2B).")
 	}
 	return t
 }
@@ -153,7 +160,7 @@ func (p *params) err() error {
 		return nil
 	case p.badCursor:
 		return &crawl.Fault{
-			Code: crawl.CodeMalformed, Message: "The cursor is not one that this list gave out.", Fields: p.faults,
+			Code: crawl.CodeMalformed, Message: "The cursor is not one that this list gave out. Begin again without one.", Fields: p.faults,
 		}
 	}
 	return &crawl.Fault{

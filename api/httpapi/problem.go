@@ -57,7 +57,8 @@ type problem struct {
 	RequestID string             `json:"request_id" doc:"As in X-Request-ID and in the log of the service."`
 	Errors    []crawl.FieldFault `json:"errors,omitempty" doc:"Every fault of the input, each with its field and rule."`
 	JobID     string             `json:"job_id,omitempty" doc:"The job that the conflict is about."`
-	ExpiredAt *time.Time         `json:"expired_at,omitempty"`
+	ExpiredAt *string            `json:"expired_at,omitempty" format:"date-time"`
+	Failing   []string           `json:"failing,omitempty" doc:"Of /readyz only: what is not ready, as redis, redis_memory or process."`
 
 	header http.Header
 }
@@ -85,7 +86,7 @@ func problemOf(err error, requestID string) *problem {
 	status := statuses[f.Code]
 	p := &problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Code: f.Code, Detail: f.Message,
-		RequestID: requestID, Errors: bounded(f.Fields, len(f.Fields)), JobID: f.JobID, ExpiredAt: timeUnlessZero(f.At),
+		RequestID: requestID, Errors: f.Fields, JobID: f.JobID, ExpiredAt: timeUnlessZero(f.At),
 		header: http.Header{},
 	}
 	if f.Code == crawl.CodeNotFound {

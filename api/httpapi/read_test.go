@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,7 @@ func TestQueryFaults(t *testing.T) {
 			"/v1/jobs?state=done&created_after=yesterday&limit=201&status=x", 422,
 			[]string{"status:unknown", "state:enum", "created_after:format", "limit:range"},
 		},
+		{"/v1/jobs?limit=99999999999999999999", 422, []string{"limit:range"}},
 		{"/v1/jobs?limit=0", 422, []string{"limit:range"}},
 		{"/v1/jobs?limit=ten", 422, []string{"limit:type"}},
 		{"/v1/jobs?limit=1&limit=2", 422, []string{"limit:duplicate"}},
@@ -76,6 +78,97 @@ func TestQueryFaults(t *testing.T) {
 		p := b.call("GET", tt.target, "").wantProblem(t, tt.status, code)
 		if d := cmp.Diff(tt.want, fieldRules(p)); d != "" {
 			t.Errorf("%s: -want +got:\n%s", tt.target, d)
+		}
+	}
+}
+
+// A query of a thousand mistakes does not come back whole.
+func TestManyQueryFaults(t *testing.T) {
+	t.Parallel()
+	var query strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&query, "p%d=1&", i)
+	}
+	p := newBench(t).call("GET", "/v1/jobs?"+query.String()+"limit=x", "").wantProblem(t, 422, crawl.CodeInvalid)
+	if len(p.Errors) != maxFaults+2 || p.Errors[maxFaults].Rule != crawl.RuleMoreFaults ||
+		!strings.HasPrefix(p.Errors[maxFaults].Message, "900 ") || p.Errors[maxFaults+1].Field != "limit" {
+		t.Errorf("%d faults, the last %+v", len(p.Errors), p.Errors[len(p.Errors)-2:])
+	}
+}
+
+// A store that does not answer costs a client a few seconds and gets it a problem.
+func TestHungStore(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		method, suffix, body string
+		took                 time.Duration
+	}{
+		{"GET", "", "", storeWait},
+		{"GET", "/{id}", "", storeWait},
+		{"GET", "/{id}/records", "", storeWait},
+		{"GET", "/{id}/errors", "", storeWait},
+		{"GET", "/{id}/result", "", storeWait},
+		{"DELETE", "/{id}", "", storeWait},
+		{"POST", "", oneURL, storeWait},
+		{"POST", "/{id}/cancel", "", cancelWait},
+	} {
+		t.Run(tt.method+tt.suffix, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.hangs = true
+				ref := b.add("a", crawl.Completed)
+				begin := time.Now()
+				a := b.call(tt.method, "/v1/jobs"+strings.ReplaceAll(tt.suffix, "{id}", ref.ID), tt.body)
+				if took := time.Since(begin); took != tt.took {
+					t.Errorf("took %v, want %v", took, tt.took)
+				}
+				a.wantProblem(t, 503, crawl.CodeUnavailable)
+			})
+		})
+	}
+}
+
+// HEAD is answered as GET is, without a body.
+func TestHead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ref, running := b.add("a", crawl.Completed), b.add("a", crawl.Running)
+	b.records[ref] = make([]crawl.Page, 3*resultPage)
+	var method atomic.Value
+	b.page = func(after int64) error {
+		if after > 0 && method.Load() == "HEAD" {
+			t.Error("a whole job is read for an answer without a body")
+		}
+		return nil
+	}
+	start(t, b)
+	job := "/v1/jobs/" + ref.ID
+	for _, path := range []string{
+		"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/swagger-ui.css", "/docs/nope.js", "/nowhere", "/v1/jobs", job,
+		job + "/records", job + "/errors", job + "/result", job + "/result?format=ndjson", "/v1/jobs/" + running.ID + "/result",
+	} {
+		got := map[string]string{}
+		for _, m := range readMethods {
+			method.Store(m)
+			res, err := send(t, b, m, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if err != nil || m == "HEAD" && len(body) > 0 || m == "GET" && len(body) == 0 {
+				t.Errorf("%s %s: %d bytes, %v", m, path, len(body), err)
+			}
+			got[m] = fmt.Sprint(res.StatusCode, res.Header["Content-Type"], res.Header["Content-Disposition"])
+		}
+		if got["HEAD"] != got["GET"] {
+			t.Errorf("%s: %s, of GET %s", path, got["HEAD"], got["GET"])
+		}
+	}
+	for _, line := range strings.Split(b.logs.String(), "\n") {
+		if strings.Contains(line, `"level":"ERROR"`) {
+			t.Errorf("logged: %s", line)
 		}
 	}
 }
@@ -201,6 +294,38 @@ func TestResultBreaksOff(t *testing.T) {
 	// The entry is written before the connection breaks.
 	if logs := b.logs.String(); !strings.Contains(logs, "secret detail") || !strings.Contains(logs, `"aborted":true`) {
 		t.Errorf("the cause is not logged: %s", logs)
+	}
+}
+
+// A client that hangs up in a download is no error of the service.
+func TestClientHangsUpInADownload(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ref := b.add("a", crawl.Completed)
+	b.records[ref] = make([]crawl.Page, 2*resultPage)
+	ctx, hangUp := context.WithCancel(t.Context())
+	b.page = func(after int64) error {
+		if after > 0 {
+			hangUp()
+			return ctx.Err()
+		}
+		return nil
+	}
+	func() {
+		defer func() {
+			if r := recover(); r != http.ErrAbortHandler { //nolint:errorlint // what net/http looks for
+				t.Errorf("panic %v", r)
+			}
+		}()
+		b.call("GET", "/v1/jobs/"+ref.ID+"/result", "", func(r *http.Request) { *r = *r.WithContext(ctx) })
+	}()
+	logs := b.logs.String()
+	if !strings.Contains(logs, `"level":"INFO"`) || !strings.Contains(logs, `"status":499`) ||
+		strings.Contains(logs, `"code"`) || strings.Contains(logs, "ERROR") {
+		t.Errorf("logged: %s", logs)
+	}
+	if !b.counts(`trawl_http_requests_total{method="GET",route="/v1/jobs/:id/result",status="499"} 1`) {
+		t.Error("it is not counted")
 	}
 }
 

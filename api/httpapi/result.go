@@ -41,14 +41,14 @@ func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*res
 	switch in.Format {
 	case "", "json", "ndjson":
 	case "csv":
-		p.add("format", "unsupported", "csv is not supported yet; use json or ndjson")
+		p.add("format", "unsupported", "csv is not supported yet. Use json or ndjson.")
 	default:
-		p.add("format", "enum", "must be json or ndjson")
+		p.add("format", "enum", "Give json or ndjson.")
 	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	j, err := s.o.Jobs.Job(ctx, ref)
+	j, err := s.jobs.Job(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*res
 				"Wait for the end, cancel it, or read /records.",
 		}
 	}
-	first, err := s.o.Jobs.Records(ctx, ref, 0, resultPage)
+	first, err := s.jobs.Records(ctx, ref, 0, resultPage)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +75,9 @@ func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*res
 	}
 	// The id has a form that needs no quoting: see crawl.ValidJobID.
 	out.Disposition = fmt.Sprintf("attachment; filename=%q", name)
+	if x.c.Request.Method == http.MethodHead {
+		out.Body = func(huma.Context) {} // a whole job would be read for nobody
+	}
 	return out, nil
 }
 
@@ -156,7 +159,7 @@ func (d *download) writeRecords(ctx context.Context, separator string, flush fun
 		if err != nil {
 			return err
 		}
-		if found, err = d.s.o.Jobs.Records(ctx, d.ref, found.Next, resultPage); err != nil {
+		if found, err = d.s.jobs.Records(ctx, d.ref, found.Next, resultPage); err != nil {
 			return err
 		}
 	}
@@ -164,7 +167,7 @@ func (d *download) writeRecords(ctx context.Context, separator string, flush fun
 
 func (d *download) writeFailures(ctx context.Context, flush func() error) error {
 	for after, n := int64(0), 0; ; {
-		found, err := d.s.o.Jobs.Failures(ctx, d.ref, after, resultPage)
+		found, err := d.s.jobs.Failures(ctx, d.ref, after, resultPage)
 		if err != nil {
 			return err
 		}

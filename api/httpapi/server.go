@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/obs"
@@ -41,7 +45,8 @@ const (
 
 	readyTimeout = 2 * time.Second
 
-	// defaultStopGrace is longer than the longest wait of a handler, cancelWait.
+	// defaultStopGrace is longer than the longest wait of a handler, cancelWait and
+	// storeWait after it.
 	defaultStopGrace = 20 * time.Second
 )
 
@@ -87,12 +92,16 @@ type Options struct {
 // [Server.Stop], or [Server.Run] for both.
 type Server struct {
 	o       Options
+	jobs    promptJobs // o.Jobs, for all that has no deadline of its own
+	bodies  *semaphore.Weighted
 	log     *slog.Logger
 	keys    keyring
 	metrics *metrics
 	engine  *gin.Engine
 	api     huma.API
 	http    *http.Server
+
+	writeTimeout time.Duration // the constant; tests lower it
 
 	stopping atomic.Bool
 	failed   chan error // at most one: why serving ended by itself
@@ -131,7 +140,10 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("httpapi: metrics: %w", err)
 	}
-	s := &Server{o: o, log: o.Logger, keys: keys, metrics: m, failed: make(chan error, 1)}
+	s := &Server{
+		o: o, jobs: promptJobs{o.Jobs}, bodies: semaphore.NewWeighted(bodyRoom), log: o.Logger, keys: keys, metrics: m,
+		writeTimeout: writeTimeout, failed: make(chan error, 1),
+	}
 	if err := s.routes(); err != nil {
 		return nil, err
 	}
@@ -156,7 +168,7 @@ func (s *Server) Start(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.o.Listen)
 	if err != nil {
-		return fmt.Errorf("httpapi: %w", err)
+		return fmt.Errorf("TRAWL_LISTEN: the API cannot listen there, choose another address: %w", err)
 	}
 	s.listener = l
 	go func() {
@@ -219,41 +231,54 @@ func (s *Server) routes() error {
 	r.Use(s.observe)
 	r.NoRoute(func(c *gin.Context) { s.refuse(c, crawl.Faultf(crawl.CodeNotFound, "no such route")) })
 	r.NoMethod(func(c *gin.Context) {
+		// Under what cannot be a job nothing takes any method.
+		if rest, ok := strings.CutPrefix(c.Request.URL.Path, "/v1/jobs/"); ok {
+			if id, _, _ := strings.Cut(rest, "/"); !crawl.ValidJobID(id) {
+				c.Writer.Header().Del("Allow")
+				s.refuse(c, crawl.Faultf(crawl.CodeNotFound, "no such job"))
+				return
+			}
+		}
 		s.refuse(c, crawl.Faultf(codeMethodNotAllowed,
 			"This address does not take this method; Allow names those that it does."))
 	})
-	probe := []string{http.MethodGet, http.MethodHead}
-	r.Match(probe, "/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
-	r.Match(probe, "/readyz", s.ready)
-	r.GET("/metrics", gin.WrapH(obs.MetricsHandler(s.o.Registry)))
+	r.Match(readMethods, "/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
+	r.Match(readMethods, "/readyz", s.ready)
+	r.Match(readMethods, "/metrics", gin.WrapH(obs.MetricsHandler(s.o.Registry)))
 	s.engine = r
 
 	s.api = humagin.New(r, apiConfig())
 	register(s, operation("submit-job", http.MethodPost, "/v1/jobs", "Submit a job", http.StatusAccepted,
 		crawl.CodeMalformed, crawl.CodeKeyReused, crawl.CodeExpired, crawl.CodeBodyTooLarge, codeUnsupportedMediaType,
-		crawl.CodeInvalid, crawl.CodeQuotaExceeded, crawl.CodeUnavailable), s.submit)
+		crawl.CodeSourceNotAllowed, crawl.CodeQuotaExceeded, crawl.CodeOverloaded), s.submit)
 	register(s, operation("list-jobs", http.MethodGet, "/v1/jobs", "List jobs, newest first", http.StatusOK,
-		crawl.CodeMalformed, crawl.CodeInvalid), s.list)
+		crawl.CodeMalformed), s.list)
 	register(s, operation("get-job", http.MethodGet, "/v1/jobs/{id}", "Read the status of a job", http.StatusOK,
 		crawl.CodeNotFound, crawl.CodeExpired), s.job)
 	register(s, operation("get-result", http.MethodGet, "/v1/jobs/{id}/result",
 		"Download the whole result of an ended job", http.StatusOK,
-		crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired, crawl.CodeInvalid), s.result)
+		crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired), s.result)
 	register(s, operation("list-records", http.MethodGet, "/v1/jobs/{id}/records",
 		"Read the accepted pages so far, in the order they were recorded", http.StatusOK,
-		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeInvalid), s.records)
+		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired), s.records)
 	register(s, operation("list-errors", http.MethodGet, "/v1/jobs/{id}/errors",
 		"Read the failed pages so far", http.StatusOK,
-		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeInvalid), s.failures)
+		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired), s.failures)
 	register(s, operation("cancel-job", http.MethodPost, "/v1/jobs/{id}/cancel",
-		"Cancel a job; waits up to 10 s for its end", http.StatusOK, crawl.CodeNotFound, crawl.CodeExpired), s.cancel)
+		"Cancel a job; waits up to 10 s for its end", http.StatusOK,
+		crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeOverloaded), s.cancel)
 	register(s, operation("delete-job", http.MethodDelete, "/v1/jobs/{id}", "Remove an ended job and all it holds",
 		http.StatusNoContent, crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired), s.remove)
 	return s.serveDocs()
 }
 
+// readMethods are those of everything that can be read: whoever may GET a thing may
+// ask for its header alone (RFC 9110 section 9.3.2).
+var readMethods = []string{http.MethodGet, http.MethodHead}
+
 // operation describes a route. Every one can also answer that the key is
-// missing, that the store does not answer, and that something is broken.
+// missing, that a parameter is not known, that the store does not answer, and that
+// something is broken.
 func operation(id, method, path, summary string, success int, codes ...crawl.Code) huma.Operation {
 	op := huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, DefaultStatus: success, Tags: []string{"jobs"},
@@ -261,7 +286,8 @@ func operation(id, method, path, summary string, success int, codes ...crawl.Cod
 		// Parameters are checked by params.go, which tells all faults in one way.
 		SkipValidateParams: true,
 	}
-	for _, code := range append(codes, crawl.CodeUnauthenticated, crawl.CodeUnavailable, crawl.CodeInternal) {
+	every := []crawl.Code{crawl.CodeUnauthenticated, crawl.CodeInvalid, crawl.CodeUnavailable, crawl.CodeInternal}
+	for _, code := range slices.Concat(every, codes) {
 		status := strconv.Itoa(statuses[code])
 		if r := op.Responses[status]; r != nil {
 			r.Description += ", " + string(code)
@@ -274,11 +300,18 @@ func operation(id, method, path, summary string, success int, codes ...crawl.Cod
 	return op
 }
 
-// register adds a route. This is the one place where a request of the API is
-// authenticated, and the one where its error becomes an answer.
+// register adds a route, and for a GET its HEAD, of which net/http sends the header
+// only. This is the one place where a request of the API is authenticated, and the
+// one where its error becomes an answer.
 func register[I, O any](s *Server, op huma.Operation, handle func(context.Context, *exchange, *I) (*O, error)) {
 	known := queryNames(reflect.TypeFor[I]())
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+	ops := []huma.Operation{op}
+	if op.Method == http.MethodGet {
+		head := op
+		head.Method, head.Hidden, head.Responses = http.MethodHead, true, maps.Clone(op.Responses)
+		ops = append(ops, head)
+	}
+	answer := func(ctx context.Context, in *I) (*O, error) {
 		x := exchangeOf(ctx)
 		if err := s.authenticate(x); err != nil {
 			return nil, x.fail(err)
@@ -288,22 +321,41 @@ func register[I, O any](s *Server, op huma.Operation, handle func(context.Contex
 			return nil, x.fail(p.err())
 		}
 		out, err := handle(ctx, x, in)
+		s.extend(x.c) // reading a slow body, or waiting for an end, used the time for the answer up
 		if err != nil {
 			return nil, x.fail(err)
 		}
 		return out, nil
-	})
+	}
+	for _, op := range ops {
+		huma.Register(s.api, op, answer)
+	}
 }
 
 func (s *Server) refuse(c *gin.Context, err error) {
 	x, _ := c.MustGet(exchangeKey{}).(*exchange) // set by observe, the outermost handler
+	s.extend(c)
 	x.fail(err).write(c)
 }
 
+// What /readyz names as failing. The first two are one part with two ways to fail.
+const (
+	failingRedis   = "redis"        // does not answer
+	failingMemory  = "redis_memory" // answers, and has none left
+	failingProcess = "process"      // this one is stopping
+)
+
 // ready says whether a submission would be taken now, and if not, why.
 func (s *Server) ready(c *gin.Context) {
+	unready := func(err error, failing string) {
+		x, _ := c.MustGet(exchangeKey{}).(*exchange) // set by observe, the outermost handler
+		p := x.fail(err)
+		p.Failing = []string{failing}
+		s.extend(c)
+		p.write(c)
+	}
 	if s.stopping.Load() {
-		s.refuse(c, crawl.Faultf(crawl.CodeUnavailable, "This process is stopping."))
+		unready(crawl.Faultf(crawl.CodeUnavailable, "This process is stopping. Ask another one."), failingProcess)
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
@@ -311,10 +363,14 @@ func (s *Server) ready(c *gin.Context) {
 	if err := s.o.Jobs.Ready(ctx); err != nil {
 		if crawl.CodeOf(err) == crawl.CodeInternal {
 			err = &crawl.Fault{
-				Code: crawl.CodeUnavailable, Message: "The store does not answer as it should.", Err: err,
+				Code: crawl.CodeUnavailable, Message: "The store does not answer as it should. Look at Redis.", Err: err,
 			}
 		}
-		s.refuse(c, err)
+		failing := failingRedis
+		if crawl.CodeOf(err) == crawl.CodeOverloaded {
+			failing = failingMemory
+		}
+		unready(err, failing)
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{"status": "ready"})

@@ -21,9 +21,14 @@ const (
 	// has 6 levels; what is deeper than 32 is made to hurt a parser.
 	maxDepth = 32
 
-	// maxFaults bounds the list of faults in one answer, so that a body of two
-	// megabytes of nonsense does not come back as forty. What is left out is counted.
-	maxFaults = 1000
+	// maxFaults bounds the faults that are told of one body or query. The checker stops
+	// at the next one: a body of two megabytes can hold 150,000, and who mends a hundred
+	// finds the others the same way.
+	maxFaults = 100
+
+	// maxNames bounds the names of one object, all of which are remembered while it is
+	// walked: no document of the contract has more than a few dozen.
+	maxNames = 1000
 
 	// maxName bounds, in runes, how much of a caller's own field name is echoed.
 	maxName = 64
@@ -37,7 +42,8 @@ const (
 	ruleDuplicate = "duplicate"
 	ruleRange     = "range"
 	ruleTrailing  = "trailing_data"
-	ruleMore      = "more"
+	ruleMax       = "max"
+	ruleLater     = "unsupported" // as a field of crawl.Spec of which nothing is offered yet
 )
 
 // decodeStrict decodes one JSON object into target, a pointer to a struct, and
@@ -50,7 +56,7 @@ const (
 // A null is a field that is not given. A whole number is written without
 // fraction and exponent: 2.0 is refused. A body that is no JSON object is a
 // fault of code malformed; otherwise all faults are in one of code invalid. When those
-// are unknown names alone, target holds what the known ones say.
+// are names alone that are not known or not served, target holds what the others say.
 func decodeStrict(data []byte, target any) error {
 	value, err := wellFormed(data)
 	if err != nil {
@@ -59,30 +65,31 @@ func decodeStrict(data []byte, target any) error {
 	c := checker{data: value}
 	c.object(nil, shapeOf(reflect.TypeOf(target).Elem()))
 	if len(bytes.Trim(data, space)) > len(value) {
-		c.add(nil, ruleTrailing, "there is more after the JSON object; send one object and nothing else")
+		c.add(nil, ruleTrailing, "There is more after the JSON object. Send one object and nothing else.")
 	}
-	if c.total > 0 {
-		if !slices.ContainsFunc(c.faults, func(f crawl.FieldFault) bool { return f.Rule != ruleUnknown }) {
-			// Unknown names hide nothing: the caller may look at what is known, too.
+	if len(c.faults) > 0 {
+		hides := func(f crawl.FieldFault) bool { return f.Rule != ruleUnknown && f.Rule != ruleLater }
+		if !c.stopped && !slices.ContainsFunc(c.faults, hides) {
+			// Names that are not used hide nothing: the caller may look at the others, too.
 			_ = json.Unmarshal(value, target)
 		}
 		return &crawl.Fault{
 			Code:    crawl.CodeInvalid,
 			Message: "The body breaks rules of the contract; errors names each field and its rule.",
-			Fields:  bounded(c.faults, c.total),
+			Fields:  c.faults,
 		}
 	}
 	if err := json.Unmarshal(value, target); err != nil {
 		// Not reached by what the checker knows; a fault of one field all the same.
 		var mismatch *json.UnmarshalTypeError
-		field := ""
-		if errors.As(err, &mismatch) {
+		field := wholeBody
+		if errors.As(err, &mismatch) && mismatch.Field != "" {
 			field = mismatch.Field
 		}
 		return &crawl.Fault{
 			Code: crawl.CodeInvalid, Message: "The body does not fit the contract.", Err: err,
 			Fields: []crawl.FieldFault{
-				{Field: field, Rule: ruleType, Message: "has a value of another type than documented"},
+				{Field: field, Rule: ruleType, Message: "This has another type than documented. Look it up."},
 			},
 		}
 	}
@@ -198,20 +205,10 @@ func malformed(format string, args ...any) *crawl.Fault {
 	return crawl.Faultf(crawl.CodeMalformed, format, args...)
 }
 
-// bounded cuts a list of faults and says by how much: total is their number.
-func bounded(faults []crawl.FieldFault, total int) []crawl.FieldFault {
-	kept := min(len(faults), maxFaults)
-	if kept == total {
-		return faults
-	}
-	return append(faults[:kept:kept], crawl.FieldFault{
-		Rule: ruleMore, Message: strconv.Itoa(total-kept) + " more faults are not listed",
-	})
-}
-
 // shape is what the checker knows of a Go type: nil means "anything".
 type shape struct {
 	fields map[string]*shape // of an object with known names
+	later  map[string]bool   // names that are of the contract and not served yet
 	elem   *shape            // of a list
 	list   bool
 	values *shape // of an object with free names
@@ -235,7 +232,13 @@ func shapeOf(t reflect.Type) *shape {
 
 // shapes holds the types that requests are decoded into.
 var shapes = map[reflect.Type]*shape{
-	reflect.TypeFor[submission](): newShape(reflect.TypeFor[submission]()),
+	reflect.TypeFor[submission](): submissionShape(),
+}
+
+func submissionShape() *shape {
+	s := newShape(reflect.TypeFor[submission]())
+	s.later = notYet
+	return s
 }
 
 func newShape(t reflect.Type) *shape {
@@ -279,10 +282,13 @@ type place struct {
 	elem   bool
 }
 
+// wholeBody names what is about no field in particular.
+const wholeBody = "body"
+
 func (p *place) String() string {
 	switch {
 	case p == nil:
-		return ""
+		return wholeBody
 	case p.elem:
 		return p.parent.String() + "[" + strconv.Itoa(p.index) + "]"
 	}
@@ -300,13 +306,22 @@ func (p *place) String() string {
 type checker struct {
 	data   []byte
 	pos    int
-	faults []crawl.FieldFault
-	total  int
+	faults []crawl.FieldFault // at most maxFaults, and one that says that there are more
+	// stopped says that the rest of the document is not looked at, and pos means nothing.
+	stopped bool
 }
 
 func (c *checker) add(p *place, rule, message string) {
-	if c.total++; c.total <= maxFaults {
+	switch {
+	case c.stopped:
+	case len(c.faults) < maxFaults:
 		c.faults = append(c.faults, crawl.FieldFault{Field: p.String(), Rule: rule, Message: message})
+	default:
+		c.stopped = true
+		c.faults = append(c.faults, crawl.FieldFault{
+			Field: wholeBody, Rule: crawl.RuleMoreFaults,
+			Message: fmt.Sprintf("There are at least %d faults. Mend those listed first.", maxFaults+1),
+		})
 	}
 }
 
@@ -363,7 +378,9 @@ func (c *checker) mismatch(p *place, s *shape) {
 	} else {
 		c.list(p, nil)
 	}
-	c.leaf(p, s, c.data[start:c.pos])
+	if !c.stopped {
+		c.leaf(p, s, c.data[start:c.pos])
+	}
 }
 
 func (c *checker) object(p *place, s *shape) {
@@ -383,12 +400,15 @@ func (c *checker) object(p *place, s *shape) {
 		first, again := seen[folded]
 		switch {
 		case again && first == name:
-			c.add(here, ruleDuplicate, "is given more than once")
+			c.add(here, ruleDuplicate, "This is given more than once. Give it once.")
 		case again:
 			c.add(here, ruleDuplicate,
-				"is "+strconv.Quote(clip(first))+" in other letter case; give it once, in the documented spelling")
-		case !known:
+				"This is "+strconv.Quote(clip(first))+" in other letter case. Give it once, in the documented spelling.")
+		case !known && !s.later[name]:
 			c.add(here, ruleUnknown, unknownMessage(s, folded))
+		case len(seen) == maxNames:
+			c.add(p, ruleMax, fmt.Sprintf("An object has at most %d names. What follows was not looked at.", maxNames))
+			c.stopped = true
 		}
 		seen[folded] = name
 		c.next()
@@ -396,9 +416,14 @@ func (c *checker) object(p *place, s *shape) {
 		if c.next() == 'n' {
 			c.pos += len("null")
 		} else {
-			c.value(here, member)
+			if !known && !again && s.later[name] {
+				c.add(here, ruleLater, "This is not supported yet. Leave it out.")
+			}
+			if !c.stopped {
+				c.value(here, member)
+			}
 		}
-		if !c.more('}') {
+		if c.stopped || !c.more('}') {
 			return
 		}
 	}
@@ -408,10 +433,10 @@ func (c *checker) object(p *place, s *shape) {
 func unknownMessage(s *shape, folded string) string {
 	for name := range s.fields {
 		if fold(name) == folded {
-			return "is not known in this spelling; use " + name
+			return "This is not known in this spelling. Use " + name + "."
 		}
 	}
-	return "is not a known field; correct or remove it"
+	return "This is not a known field. Correct or remove it."
 }
 
 func (c *checker) list(p *place, s *shape) {
@@ -426,7 +451,7 @@ func (c *checker) list(p *place, s *shape) {
 	}
 	for here := (&place{parent: p, elem: true}); ; here.index++ {
 		c.value(here, elem)
-		if !c.more(']') {
+		if c.stopped || !c.more(']') {
 			return
 		}
 	}
@@ -451,13 +476,13 @@ func (c *checker) leaf(p *place, s *shape, raw []byte) {
 	isString := raw[0] == '"'
 	switch {
 	case s.list:
-		c.add(p, ruleType, "must be a list")
+		c.add(p, ruleType, "Give a list.")
 		return
 	case s.leaf == nil:
-		c.add(p, ruleType, "must be an object")
+		c.add(p, ruleType, "Give an object.")
 		return
 	case raw[0] == 'n': // only elements of lists come here: null elsewhere is "not given"
-		c.add(p, ruleType, "must not be null")
+		c.add(p, ruleType, "Give a value, not null.")
 		return
 	}
 	switch v := reflect.New(s.leaf).Interface().(type) {
@@ -468,7 +493,7 @@ func (c *checker) leaf(p *place, s *shape, raw []byte) {
 		return
 	case encoding.TextUnmarshaler:
 		if !isString {
-			c.add(p, ruleType, "must be a string")
+			c.add(p, ruleType, "Give a string.")
 		} else if err := v.UnmarshalText([]byte(unquote(raw))); err != nil {
 			c.add(p, ruleFormat, messageOf(err))
 		}
@@ -477,27 +502,27 @@ func (c *checker) leaf(p *place, s *shape, raw []byte) {
 	switch s.leaf.Kind() { // newShape lets no other kind through
 	case reflect.String:
 		if !isString {
-			c.add(p, ruleType, "must be a string")
+			c.add(p, ruleType, "Give a string.")
 		}
 	case reflect.Bool:
 		if raw[0] != 't' && raw[0] != 'f' {
-			c.add(p, ruleType, "must be true or false")
+			c.add(p, ruleType, "Give true or false.")
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		_, err := strconv.ParseInt(string(raw), 10, s.leaf.Bits())
 		switch {
 		case errors.Is(err, strconv.ErrRange):
-			c.add(p, ruleRange, "is a larger number than can be used here")
+			c.add(p, ruleRange, "The number is out of range. Give one nearer to zero.")
 		case err != nil:
-			c.add(p, ruleType, "must be a whole number, written without fraction and exponent")
+			c.add(p, ruleType, "Give a whole number, written without fraction and exponent.")
 		}
 	case reflect.Float32, reflect.Float64:
 		_, err := strconv.ParseFloat(string(raw), s.leaf.Bits())
 		switch {
 		case isString || raw[0] == 't' || raw[0] == 'f' || raw[0] == '{' || raw[0] == '[':
-			c.add(p, ruleType, "must be a number")
+			c.add(p, ruleType, "Give a number.")
 		case err != nil:
-			c.add(p, ruleRange, "is a larger number than can be used here")
+			c.add(p, ruleRange, "The number is out of range. Give one nearer to zero.")
 		}
 	}
 }

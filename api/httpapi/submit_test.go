@@ -12,7 +12,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -36,7 +39,7 @@ func TestSubmit(t *testing.T) {
 		"retry_of": nil, "total": 2., "processed": 0., "accepted": 0., "failed": 0., "queued": 2., "active": 0., "deferred": 0.,
 		"skipped": 0., "cancelled": 0., "records": 0., "skipped_by_reason": map[string]any{}, "failed_by_type": map[string]any{},
 		"refused_by_reason": map[string]any{}, "report": map[string]any{"discovered": 2.}, "bytes": 0.,
-		"created_at": "2023-11-14T22:13:20Z", "started_at": nil, "ended_at": nil, "expires_at": nil, "tags": []any{"x"},
+		"created_at": "2023-11-14T22:13:20.000Z", "started_at": nil, "ended_at": nil, "expires_at": nil, "tags": []any{"x"},
 		"spec": map[string]any{"urls": []any{"https://site.test/a", "https://site.test/b"}, "tags": []any{"x"}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -125,7 +128,7 @@ func TestAmbiguousBodiesJOB04(t *testing.T) {
 		{`{"seed_url":"a","seed_url":"b"}`, []string{"seed_url:duplicate"}},
 		{`{"sEED_url":"http://site.test/"}`, []string{"sEED_url:unknown"}},
 		{`{"seed_url":"http://site.test/","max_pages":1,"Max_Pages":100000}`, []string{"Max_Pages:duplicate"}},
-		{`{"seed_url":"http://site.test/","webhook":{"url":"x","URL":"y"}}`, []string{"webhook:unknown", "webhook.URL:duplicate"}},
+		{`{"seed_url":"http://site.test/","webhook":{"url":"x","URL":"y"}}`, []string{"webhook:unsupported", "webhook.URL:duplicate"}},
 		{`{"seed_url":"http://site.test/","max_page":1}`, []string{"max_page:unknown"}},
 		{
 			`{"seed_url":"http://site.test/","max_page":1,"max_depth":"2","tags":[1]}`,
@@ -298,11 +301,12 @@ func TestRingFails(t *testing.T) {
 	}
 }
 
-// A body that comes too slowly is cut by the server's own limit.
+// A body that comes too slowly is cut by the server's own limit, and its sender is
+// told so, although the time for an answer is over when the time for the body is.
 func TestSlowBodyIsCutSEC09(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.server.http.ReadTimeout = 500 * time.Millisecond
+	b.server.http.ReadTimeout, b.server.writeTimeout = time.Second, 500*time.Millisecond
 	start(t, b)
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.server.Addr())
 	if err != nil {
@@ -389,6 +393,157 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	}
 	if len(b.created) != 0 {
 		t.Error("a faulty submission was stored")
+	}
+}
+
+// The same when what is wrong with them is their sources.
+func TestAllFaultsAtOnceWithSources(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var err error
+	if b.server.o.Sources, err = crawl.ParseSources("site.test"); err != nil {
+		t.Fatal(err)
+	}
+	p := b.call("POST", "/v1/jobs", `{"urls":["http://evil.test/","ftp://x"],"bogus":1}`).wantProblem(t, 422, crawl.CodeInvalid)
+	want := []string{"bogus:unknown", "urls[1]:scheme", "urls[0]:source_not_allowed"}
+	if d := cmp.Diff(want, fieldRules(p)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// Faults that are too many to tell are told to be more once, and not counted wrong.
+func TestManyUnknownFields(t *testing.T) {
+	t.Parallel()
+	var body strings.Builder
+	for i := range 1500 {
+		fmt.Fprintf(&body, `"x%d":1,`, i)
+	}
+	p := newBench(t).call("POST", "/v1/jobs", "{"+body.String()+oneURL[1:]).wantProblem(t, 422, crawl.CodeInvalid)
+	if len(p.Errors) != maxFaults+1 {
+		t.Fatalf("%d faults", len(p.Errors))
+	}
+	for i, f := range p.Errors {
+		if more := f.Rule == crawl.RuleMoreFaults; more != (i == maxFaults) {
+			t.Errorf("fault %d is %+v", i, f)
+		}
+	}
+}
+
+// What the contract has and the service has not is told from what nobody knows; given
+// as null it is not given, like every field.
+func TestFieldsThatAreNotServedYet(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var given, nulls strings.Builder
+	var want []string
+	for _, name := range sorted(notYet) {
+		fmt.Fprintf(&given, `"%s":{"a":[1]},`, name)
+		fmt.Fprintf(&nulls, `"%s":null,`, name)
+		want = append(want, name+":unsupported")
+	}
+	p := b.call("POST", "/v1/jobs", "{"+given.String()+`"max_pages":0,"seed_url":"http://site.test/"}`).wantProblem(t, 422, crawl.CodeInvalid)
+	if d := cmp.Diff(append(want, "max_pages:min"), fieldRules(p)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	if msg := p.Errors[0].Message; !strings.Contains(msg, "is not supported yet") {
+		t.Errorf("it says %q", msg)
+	}
+	if a := b.call("POST", "/v1/jobs", "{"+nulls.String()+oneURL[1:]); a.status != 202 {
+		t.Errorf("nulls: %d %s", a.status, a.body)
+	}
+	p = b.call("POST", "/v1/jobs", `{"Webhook":{},"seed_url":"http://site.test/"}`).wantProblem(t, 422, crawl.CodeInvalid)
+	if d := cmp.Diff([]string{"Webhook:unknown"}, fieldRules(p)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// Every message is a sentence that a person can act on, and is about something.
+func TestMessagesAreSentences(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var all []crawl.FieldFault
+	for _, body := range []string{
+		`{"urls":[1,null,"ftp://x","http://"],"seed_url":"x","seeds":{},"max_pages":1.5,"max_depth":1e99,"time_limit":1,"delay":"x"} x`,
+		`{"max_pages":99999999999999999999,"Urls":[],"url":1,"url":2,"tags":"x","webhook":{},"URL":1}`,
+		`{"seed_url":"http://site.test/","seeds":["x"],"max_pages":0,"max_depth":101,"scope":"x","include":["re:(","x","re:.{999}.{999}.{999}.{999}.{999}.{999}"],` +
+			`"exclude":["/a#b","http://x",""],"formats":["x"],"concurrency":0,"delay":"1ns","tags":[""," x"],"retention":"9999h"}`,
+		`{"urls":["http://site.test/"],"scope":"host","include":["/"],"time_limit":"1ns"}`, `{}`,
+	} {
+		p := b.call("POST", "/v1/jobs", body).wantProblem(t, 422, crawl.CodeInvalid)
+		all = append(all, append(p.Errors, crawl.FieldFault{Field: "detail", Message: p.Detail})...)
+	}
+	for _, query := range []string{"limit=x", "limit=0", "a=1", "limit=1&limit=1", "state=x", "created_after=x", "cursor=x", "a=%zz"} {
+		p := b.call("GET", "/v1/jobs?"+query, "").problem(t)
+		all = append(all, append(p.Errors, crawl.FieldFault{Field: "detail", Message: p.Detail})...)
+	}
+	for _, f := range all {
+		first, _ := utf8.DecodeRuneInString(f.Message)
+		if f.Field == "" || !strings.HasSuffix(f.Message, ".") || unicode.IsLower(first) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if len(all) < 50 {
+		t.Errorf("only %d messages", len(all))
+	}
+}
+
+// SEC-09: large bodies share a room, which is taken before they are read and given
+// back when they are done with. Small ones do not need it.
+func TestLargeBodiesShareRoomSEC09(t *testing.T) {
+	t.Parallel()
+	large := `{"urls":["https://site.test/"],"tags":["x"]` + strings.Repeat(" ", 2*smallBody) + "}"
+	chunked := func(r *http.Request) { r.ContentLength = -1 }
+	for _, tt := range []struct {
+		name   string
+		body   string
+		edit   func(*http.Request)
+		free   int64         // of the room
+		leaves time.Duration // when what took the rest gives it back; 0 for never
+		status int
+		took   time.Duration
+	}{
+		{"small, none free", oneURL, nil, 0, 0, 202, 0},
+		{"large, none free", large, nil, 0, 0, 503, bodyWait},
+		{"large, enough free", large, nil, int64(len(large)), 0, 202, 0},
+		{"large, a byte short", large, nil, int64(len(large)) - 1, 0, 503, bodyWait},
+		{"large, free in time", large, nil, 0, 500 * time.Millisecond, 202, 500 * time.Millisecond},
+		{"unknown length is the largest", oneURL, chunked, MaxBody - 1, 0, 503, bodyWait},
+		{"unknown length, enough free", oneURL, chunked, MaxBody, 0, 202, 0},
+		{"refused body gives its room back", large + "x", nil, bodyRoom, 0, 422, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				taken := bodyRoom - tt.free
+				if !b.server.bodies.TryAcquire(taken) {
+					t.Fatal("the room is not free at first")
+				}
+				if tt.leaves > 0 {
+					time.AfterFunc(tt.leaves, func() { b.server.bodies.Release(taken) })
+				}
+				edit := tt.edit
+				if edit == nil {
+					edit = func(*http.Request) {}
+				}
+				begin := time.Now()
+				a := b.call("POST", "/v1/jobs", tt.body, edit)
+				if took := time.Since(begin); a.status != tt.status || took != tt.took {
+					t.Errorf("%d after %v, want %d after %v: %s", a.status, took, tt.status, tt.took, a.body)
+				}
+				if tt.status == 503 {
+					if a.wantProblem(t, 503, crawl.CodeOverloaded); a.header.Get("Retry-After") == "" || len(b.created) > 0 {
+						t.Errorf("Retry-After %q, %d stored", a.header.Get("Retry-After"), len(b.created))
+					}
+				}
+				if tt.leaves > 0 {
+					taken = 0
+				}
+				if !b.server.bodies.TryAcquire(bodyRoom - taken) {
+					t.Error("the room was not given back")
+				}
+			})
+		})
 	}
 }
 

@@ -36,7 +36,7 @@ type API struct {
 
 	// Keys are the API keys of each tenant, at least one. A key names one
 	// tenant only.
-	Keys Keys `name:"api-keys" nonempty:"" secret:"" help:"The keys of the tenants: tenant:key,tenant:key. A key has 16 to 256 visible characters; a tenant may have several."`
+	Keys Keys `name:"api-keys" placeholder:"tenant:key,..." nonempty:"" secret:"" help:"The keys of the tenants: tenant:key,tenant:key. A key has 16 to 256 visible characters; a tenant may have several."`
 
 	// MaxRunning (1 to 10,000) bounds the jobs of one tenant that are in the
 	// queue at once; the others wait in the tenant's list.

@@ -241,6 +241,18 @@ func TestPrintableFormHoldsNoSecret(t *testing.T) {
 	}
 }
 
+func TestKeysAreCounted(t *testing.T) {
+	t.Parallel()
+	for want, keys := range map[string]config.Keys{
+		"0 keys of 0 tenants": nil, "1 key of 1 tenant": {"a": {keyA}}, "2 keys of 1 tenant": {"a": {keyA, keyB}},
+		"2 keys of 2 tenants": {"a": {keyA}, "b": {keyB}},
+	} {
+		if got := keys.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestHelpNamesEverySetting(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer
@@ -248,6 +260,11 @@ func TestHelpNamesEverySetting(t *testing.T) {
 		t.Fatalf("error %v, want ErrHelp", err)
 	}
 	help := strings.Join(strings.Fields(buf.String()), " ")
+	for _, want := range []string{"--api-keys=tenant:key,... ", "redis-cluster://host:port,... (TRAWL_REDIS_URL"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("help does not say %q:\n%s", want, buf.String())
+		}
+	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[config.API]()) {
 		if f.Anonymous {
 			continue

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -27,7 +28,14 @@ func (k Keys) String() string {
 	for _, keys := range k {
 		n += len(keys)
 	}
-	return fmt.Sprintf("%d keys of %d tenants", n, len(k))
+	return counted(n, "key") + " of " + counted(len(k), "tenant")
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
 }
 
 // GoString keeps %#v from printing the keys.

@@ -88,7 +88,11 @@ func load(target any, name, description string, args, environ []string, out io.W
 			if v.Tag.Has("secret") {
 				suffix = ", or a file in " + variable(v.Name) + "_FILE"
 			}
-			return fmt.Sprintf("%s (%s%s)", strings.TrimSuffix(v.Help, "."), variable(v.Name), suffix)
+			help := v.Help
+			if !strings.HasSuffix(help, "...") { // which is part of what it shows
+				help = strings.TrimSuffix(help, ".")
+			}
+			return fmt.Sprintf("%s (%s%s)", help, variable(v.Name), suffix)
 		}),
 	)
 	if err != nil {

@@ -32,8 +32,9 @@ const (
 	MaxPatterns     = 100
 	MaxPatternBytes = 512
 	// maxProgram bounds what the regular expressions of one list compile to, in
-	// RE2 instructions: matching takes time in proportion to it and to the URL, and
-	// "(.{1000}){1}" is short to write. 100 usual patterns take about 3,000.
+	// RE2 instructions as programSize counts them: matching takes time in proportion to
+	// it and to the URL, and "(.{1000}){1}" is short to write. 100 usual patterns take
+	// about 3,000.
 	maxProgram = 5000
 )
 
@@ -57,7 +58,7 @@ func (p *Plan) Rules() (*Rules, error) {
 	r := &Rules{maxDepth: p.MaxDepth}
 	sources, err := ParseSources(strings.Join(p.Sources, ","))
 	if err != nil {
-		faults = append(faults, FieldFault{Field: "sources", Rule: "source", Message: messageOf(err)})
+		faults = append(faults, FieldFault{Field: "sources", Rule: "source", Message: sentence(messageOf(err))})
 	}
 	r.sources = sources
 	r.include, faults = compilePatterns("include", p.Include, faults)
@@ -68,7 +69,7 @@ func (p *Plan) Rules() (*Rules, error) {
 		u, err := ParseURL(s)
 		if err != nil {
 			faults = append(faults, FieldFault{
-				Field: fmt.Sprintf("seeds[%d]", i), Rule: string(RefusedReasonOf(err)), Message: messageOf(err),
+				Field: fmt.Sprintf("seeds[%d]", i), Rule: string(RefusedReasonOf(err)), Message: sentence(messageOf(err)),
 			})
 			continue
 		}
@@ -92,7 +93,7 @@ func (p *Plan) Rules() (*Rules, error) {
 		faults = append(faults, scopeFault(p.Scope))
 	}
 	if faults != nil {
-		return nil, &Fault{Code: CodeInvalid, Message: "the rules of the job do not compile", Fields: faults}
+		return nil, &Fault{Code: CodeInvalid, Message: "The rules of the job do not compile. Mend each of the fields named.", Fields: faults}
 	}
 	return r, nil
 }
@@ -100,7 +101,7 @@ func (p *Plan) Rules() (*Rules, error) {
 func scopeFault(scope string) FieldFault {
 	return FieldFault{
 		Field: "scope", Rule: "enum",
-		Message: fmt.Sprintf("scope is one of prefix, host, domain and any, not %q", clip(scope)),
+		Message: fmt.Sprintf("Give one of prefix, host, domain and any, not %q.", clip(scope)),
 	}
 }
 
@@ -238,21 +239,26 @@ func (p *pattern) matches(n URL) bool {
 }
 
 // compilePatterns compiles the patterns of one field and appends a fault for
-// every one that is none or could never match.
+// every one that is none or could never match, and one for the first that is over
+// the budget of the list. Nothing is compiled from there on, so that a list that is
+// made to hurt costs no more than one that is within the budget.
 func compilePatterns(field string, texts []string, faults []FieldFault) (patterns, []FieldFault) {
 	if len(texts) > MaxPatterns {
 		return nil, append(faults, FieldFault{
 			Field: field, Rule: "max",
-			Message: fmt.Sprintf("at most %d patterns, not %d", MaxPatterns, len(texts)),
+			Message: fmt.Sprintf("Give at most %d patterns, not %d.", MaxPatterns, len(texts)),
 		})
 	}
 	ps := make(patterns, 0, len(texts))
-	program := 0
+	budget := maxProgram
 	for i, text := range texts {
-		p, size, message := compilePattern(text)
-		program += size
-		if message == "" && size > 0 && program > maxProgram {
-			message = "the regular expressions up to here are too complex together: use fewer or smaller repetitions"
+		p, expr, message := parsePattern(text)
+		if message == "" && expr != nil && budget >= 0 {
+			if budget -= programSize(expr); budget < 0 {
+				message = "The regular expressions up to here are too complex together. Use fewer or smaller repetitions."
+			} else {
+				p.re, message = compileExpression(text)
+			}
 		}
 		if message != "" {
 			faults = append(faults, FieldFault{
@@ -265,60 +271,83 @@ func compilePatterns(field string, texts []string, faults []FieldFault) (pattern
 	return ps, faults
 }
 
-// compilePattern compiles one pattern. size is that of its program, 0 for a
+// parsePattern reads one pattern. expr is what has still to be compiled, nil for a
 // glob; message says for a person what is wrong.
-func compilePattern(text string) (p pattern, size int, message string) {
+func parsePattern(text string) (p pattern, expr *syntax.Regexp, message string) {
 	switch {
 	case text == "":
-		return p, 0, "the pattern is empty: leave it out"
+		return p, nil, "The pattern is empty. Leave it out."
 	case len(text) > MaxPatternBytes:
-		return p, 0, fmt.Sprintf("a pattern has at most %d bytes, this one has %d", MaxPatternBytes, len(text))
+		return p, nil, fmt.Sprintf("A pattern has at most %d bytes, this one has %d.", MaxPatternBytes, len(text))
 	case strings.ContainsFunc(text, isControl):
-		return p, 0, "a pattern holds no control characters"
+		return p, nil, "A pattern holds no control characters. Remove them."
 	}
-	if expr, ok := strings.CutPrefix(text, "re:"); ok {
-		parsed, err := syntax.Parse(expr, syntax.Perl)
+	if source, ok := strings.CutPrefix(text, expressionPrefix); ok {
+		expr, err := syntax.Parse(source, syntax.Perl)
 		if err != nil {
-			return p, 0, expressionMessage(err)
+			return p, nil, expressionMessage(err)
 		}
-		// The size is known before the memory of a matcher is spent.
-		prog, err := syntax.Compile(parsed.Simplify())
-		if err != nil {
-			return p, 0, expressionMessage(err)
-		}
-		re, err := regexp.Compile(expr)
-		if err != nil {
-			return p, 0, expressionMessage(err)
-		}
-		return pattern{text: text, re: re}, len(prog.Inst), ""
+		return pattern{text: text}, expr, ""
 	}
 	normal, message := normalGlob(text)
 	if message != "" {
-		return p, 0, message
+		return p, nil, message
 	}
-	return pattern{text: text, path: normal[0] == '/', glob: compileGlob(normal)}, 0, ""
+	return pattern{text: text, path: normal[0] == '/', glob: compileGlob(normal)}, nil, ""
+}
+
+const expressionPrefix = "re:"
+
+func compileExpression(text string) (*regexp.Regexp, string) {
+	re, err := regexp.Compile(strings.TrimPrefix(text, expressionPrefix))
+	if err != nil {
+		return nil, expressionMessage(err)
+	}
+	return re, ""
+}
+
+// programSize returns how many instructions of RE2 an expression takes, within a
+// factor of two, without writing out its repetitions: what "(.{1000}){1}" compiles to
+// takes a thousand times the memory of its syntax tree. The tree is small, since a
+// pattern is, and the parser refuses counts that multiply to over 1,000.
+func programSize(e *syntax.Regexp) int {
+	size := 0
+	for _, sub := range e.Sub {
+		size += programSize(sub)
+	}
+	switch e.Op { //nolint:exhaustive // the others are the sum of their parts, and one instruction at least
+	case syntax.OpLiteral:
+		return max(len(e.Rune), 1)
+	case syntax.OpCapture:
+		return size + 2
+	case syntax.OpAlternate:
+		return size + len(e.Sub) - 1
+	case syntax.OpRepeat:
+		return size * max(e.Min, e.Max, 1) // Max is -1 for none
+	}
+	return max(size, 1)
 }
 
 func expressionMessage(err error) string {
-	what := "it cannot be read"
+	what := "It cannot be read"
 	var se *syntax.Error
 	if errors.As(err, &se) {
-		what = fmt.Sprintf("%s at %q", se.Code, clip(se.Expr))
+		what = fmt.Sprintf("%s at %q", strings.TrimSuffix(sentence(string(se.Code)), "."), clip(se.Expr))
 	}
-	return "no RE2 expression: " + what + "; look-around and back references do not exist in RE2"
+	return "This is no RE2 expression. " + what + ". Look-around and back references do not exist in RE2."
 }
 
 // normalGlob brings a glob into the form of what it is matched with, and says
 // what is wrong with one that could never match.
 func normalGlob(text string) (normal, message string) {
 	if strings.Contains(text, "#") {
-		return "", "a URL has no fragment when it is matched: leave out # and what follows"
+		return "", "A URL has no fragment when it is matched. Leave out # and what follows."
 	}
 	if text[0] != '/' {
 		if literal, _, _ := strings.Cut(strings.ToLower(text), "*"); !compatible(literal, "http://") &&
 			!compatible(literal, "https://") {
-			return "", "the pattern can match no URL: begin it with / for the path, with https:// or ** for the " +
-				"whole URL, or with re: for a regular expression"
+			return "", "The pattern can match no URL; begin it with / for the path, with https:// or ** for the " +
+				"whole URL, or with re: for a regular expression."
 		}
 	}
 	host := ""
@@ -326,20 +355,20 @@ func normalGlob(text string) (normal, message string) {
 		end := strings.IndexByte(text[i+3:], '/')
 		switch {
 		case end < 0 && !strings.Contains(text[i+3:], "*"):
-			return "", "the pattern names a host only, and every URL has a path: end it with / or /**"
+			return "", "The pattern names a host only, and every URL has a path. End it with / or /**."
 		case end >= 0:
 			host, text = text[:i+3+end], text[i+3+end:]
 		}
 		if host != "" && !strings.Contains(host, "*") {
 			u, err := ParseURL(host)
 			if err != nil {
-				return "", messageOf(err)
+				return "", sentence(messageOf(err))
 			}
 			host = u.normal().Origin()
 		}
 		host = strings.ToLower(host)
 		if !isASCII(host) {
-			return "", "a host with a * is written in ASCII (punycode)"
+			return "", "A host with a * is written in ASCII (punycode)."
 		}
 	}
 	// A query has fewer characters encoded than a path.

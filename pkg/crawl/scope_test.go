@@ -3,6 +3,9 @@ package crawl
 import (
 	"errors"
 	"fmt"
+	"regexp/syntax"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,7 +152,7 @@ func TestBadPatterns(t *testing.T) {
 		{"SEL-06 look-ahead", `re:^/blog/(?!draft)`, "(?!"},
 		{"SEL-06 back reference", `re:(\d+)\1`, `\\1`},
 		{"SEL-06 bracket as glob", `[`, "re:"},
-		{"SEL-06 bracket", `re:[`, "missing closing ]"},
+		{"SEL-06 bracket", `re:[`, "Missing closing ]"},
 		{"SEL-06 relative glob", `blog/*`, "begin it with /"},
 		{"SEL-06 expression as glob", `.*add-to-cart=.*`, "re:"},
 		{"SEL-06 group as glob", `spell-check(?:/.*)?$`, "re:"},
@@ -172,6 +175,9 @@ func TestBadPatterns(t *testing.T) {
 			if !errors.As(err, &f) || len(f.Fields) != 1 {
 				t.Fatalf("got %v, want one field fault", err)
 			}
+			if !isSentence(f.Fields[0].Message) {
+				t.Errorf("no sentence: %q", f.Fields[0].Message)
+			}
 			if f.Fields[0].Field != "exclude[1]" || !strings.Contains(f.Fields[0].Message, tt.wants) {
 				t.Errorf("got %+v, want exclude[1] and %q", f.Fields[0], tt.wants)
 			}
@@ -182,6 +188,28 @@ func TestBadPatterns(t *testing.T) {
 	var f *Fault
 	if !errors.As(err, &f) || len(f.Fields) != 5 {
 		t.Errorf("got %v, want five field faults", err)
+	}
+}
+
+// SEL-06: a list of expressions that write out to millions of instructions is refused
+// at its first, with one fault, and none of it is compiled. Not parallel: it looks at
+// what the whole process allocates.
+func TestBigPatternsAreNotCompiled(t *testing.T) {
+	texts := make([]string, MaxPatterns)
+	for i := range texts {
+		texts[i] = "re:" + strings.Repeat(`.{1000}`, 70)
+	}
+	texts[50], texts[51] = "re:[", "/ok"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, faults := compilePatterns("include", texts, nil)
+	runtime.ReadMemStats(&after)
+	if want := []string{"include[0] pattern", "include[50] pattern"}; !slices.Equal(rules(faults), want) {
+		t.Errorf("got %q, want %q", rules(faults), want)
+	}
+	// Compiled, each of them takes over 5 MB.
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 8<<20 {
+		t.Errorf("%d bytes were spent on patterns that are refused", spent)
 	}
 }
 
@@ -226,14 +254,15 @@ func TestGlobAgrees(t *testing.T) {
 }
 
 func FuzzPattern(f *testing.F) {
-	for _, s := range []string{"/a/**", "https://*.h.test/*", "re:a+", "**x**", "http*", "/é?ü", "/%4", "//*?"} {
+	for _, s := range []string{"/a/**", "https://*.h.test/*", "re:a+", "**x**", "re:(a?|b*){9}(?i:x)$", "re:(?:){9}|^(?:\\b$){99}", "http*", "/é?ü", "/%4", "//*?"} {
 		f.Add(s, "http://h.test/a/b?c")
 	}
 	f.Fuzz(func(t *testing.T, text, link string) {
-		p, _, message := compilePattern(text)
-		if message != "" {
+		ps, faults := compilePatterns("include", []string{text}, nil)
+		if len(faults) > 0 {
 			return
 		}
+		p := ps[0]
 		u, err := ParseURL(link)
 		if err != nil {
 			return
@@ -241,6 +270,18 @@ func FuzzPattern(f *testing.F) {
 		n := u.normal()
 		got := p.matches(n)
 		if p.re != nil {
+			expr, err := syntax.Parse(strings.TrimPrefix(text, "re:"), syntax.Perl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			prog, err := syntax.Compile(expr.Simplify())
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Beginning and end of every program are two instructions more.
+			if said := programSize(expr); len(prog.Inst) > 2*said+2 {
+				t.Fatalf("%q has %d instructions, said to be %d", text, len(prog.Inst), said)
+			}
 			return
 		}
 		normal, _ := normalGlob(text)

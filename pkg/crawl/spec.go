@@ -82,6 +82,14 @@ const (
 // explained by 10,000 sentences.
 const maxFaultsPerList = 100
 
+// RuleMoreFaults is the rule of the last fault of a list that was cut: it stands for
+// those that are left out, and its message says how many they are.
+const RuleMoreFaults = "more_faults"
+
+// shownSources is how many of the allowed sources a refusal names. It is repeated for
+// every URL that is refused, and a tenant's list may be long.
+const shownSources = 5
+
 // Duration is a time.Duration that JSON spells as Go does: "500ms", "1h30m".
 type Duration time.Duration
 
@@ -96,7 +104,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return Faultf(CodeInvalid, `%q is no duration: write a number and a unit, such as "500ms", "90s" or "1h30m"`,
+		return Faultf(CodeInvalid, `%q is no duration. Write a number and a unit, such as "500ms", "90s" or "1h30m".`,
 			clip(string(text)))
 	}
 	*d = Duration(v)
@@ -111,7 +119,7 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Faultf(CodeInvalid, `a duration is a string with a unit, such as "500ms", "90s" or "1h30m", not %s`,
+		return Faultf(CodeInvalid, `A duration is a string with a unit, such as "500ms", "90s" or "1h30m", not %s.`,
 			clip(string(data)))
 	}
 	return d.UnmarshalText([]byte(s))
@@ -203,11 +211,11 @@ func (s *Spec) Plan(l Limits, src Sources) (Plan, []Input, error) {
 	switch {
 	case invalid:
 		return Plan{}, nil, &Fault{
-			Code: CodeInvalid, Message: "the job cannot be accepted: mend each of the fields named", Fields: faults,
+			Code: CodeInvalid, Message: "The job cannot be accepted. Mend each of the fields named in errors.", Fields: faults,
 		}
 	case len(faults) > 0:
 		return Plan{}, nil, &Fault{
-			Code: CodeSourceNotAllowed, Message: "the job names URLs that may not be crawled here", Fields: faults,
+			Code: CodeSourceNotAllowed, Message: "The job names URLs that may not be crawled here. Leave them out, or ask the operator to allow them.", Fields: faults,
 		}
 	}
 	p := c.plan
@@ -232,15 +240,18 @@ func (s *Spec) Digest() [32]byte {
 }
 
 func sourceMessage(u URL, src Sources) string {
-	const shown = 10
-	allowed := src.Strings()
-	switch {
-	case len(allowed) == 0:
-		return clip(u.String()) + " may not be crawled: no sources are allowed here"
-	case len(allowed) > shown:
-		allowed = append(allowed[:shown], fmt.Sprintf("and %d more", len(allowed)-shown))
+	all := src.Strings()
+	if len(all) == 0 {
+		return clip(u.String()) + " may not be crawled. No sources are allowed here."
 	}
-	return clip(u.String()) + " may not be crawled; allowed: " + strings.Join(allowed, ", ")
+	allowed := make([]string, 0, shownSources+1)
+	for _, s := range all[:min(len(all), shownSources)] {
+		allowed = append(allowed, clip(s))
+	}
+	if more := len(all) - shownSources; more > 0 {
+		allowed = append(allowed, fmt.Sprintf("and %d more", more))
+	}
+	return clip(u.String()) + " may not be crawled. What is allowed: " + strings.Join(allowed, ", ") + "."
 }
 
 // checked is what one pass over a spec finds.
@@ -272,7 +283,7 @@ func (s *Spec) check(l Limits) *checked {
 	c.plan.TimeLimit = c.duration(
 		"time_limit", s.TimeLimit, min(defaultLimit, l.TimeLimit), MinTimeLimit, l.TimeLimit)
 	if len(s.Formats) > 0 {
-		c.fault("formats", "unsupported", "no format is offered yet: leave formats out or give an empty list")
+		c.fault("formats", "unsupported", "No format is offered yet. Leave formats out or give an empty list.")
 	}
 	c.plan.Concurrency = integer(
 		c, "concurrency", s.Concurrency, min(defaultFlights, l.Concurrency), 1, l.Concurrency)
@@ -296,11 +307,11 @@ func (c *checked) checkInputs(s *Spec) {
 	}
 	switch len(fields) {
 	case 0:
-		c.fault("urls", "required", "say what to crawl: urls for a list, seed_url or seeds for a site")
+		c.fault("urls", "required", "Say what to crawl: urls for a list, seed_url or seeds for a site.")
 	case 1:
 	default:
 		c.fault(fields[1], "exclusive",
-			"give only one of urls, seed_url and seeds, not %s", strings.Join(fields, " and "))
+			"Give only one of urls, seed_url and seeds, not %s.", strings.Join(fields, " and "))
 	}
 	c.plan.Site = len(s.URLs) == 0
 	// Each list is checked although only one may be given: all faults at once.
@@ -318,7 +329,7 @@ func (c *checked) checkInputs(s *Spec) {
 
 func (c *checked) checkURLs(field string, urls []string, most int64) {
 	if int64(len(urls)) > most {
-		c.fault(field, "max", "at most %d URLs, not %d", most, len(urls))
+		c.fault(field, "max", "Give at most %d URLs, not %d. Submit several jobs.", most, len(urls))
 		return
 	}
 	list := faultList{field: field}
@@ -332,12 +343,12 @@ func (c *checked) checkURL(list *faultList, field, s string) {
 	u, userinfo, err := parse(URL{}, s)
 	switch {
 	case strings.ContainsFunc(trimControl(s), isControl):
-		list.add(field, "control_character", "a URL holds no tabs, line breaks or other control characters")
+		list.add(field, "control_character", "A URL holds no tabs, line breaks or other control characters. Remove them.")
 	case userinfo:
 		// Before any other fault of the URL, and without repeating it.
-		list.add(field, "userinfo", "a URL holds no user name or password: leave out what stands before the @")
+		list.add(field, "userinfo", "A URL holds no user name or password. Leave out what stands before the @.")
 	case err != nil:
-		list.add(field, string(RefusedReasonOf(err)), messageOf(err))
+		list.add(field, string(RefusedReasonOf(err)), sentence(messageOf(err)))
 	default:
 		c.urls = append(c.urls, given{field: field, url: u})
 	}
@@ -357,7 +368,7 @@ func (c *checked) checkSite(s *Spec) {
 		} {
 			if f.given {
 				c.fault(f.name, "site_only",
-					"%s is for a site crawl: with urls no link is followed, so leave it out", f.name)
+					"Leave %s out. It is for a site crawl; with urls no link is followed.", f.name)
 			}
 		}
 		c.plan.Scope = ScopeAny
@@ -372,9 +383,9 @@ func (c *checked) checkSite(s *Spec) {
 	c.plan.MaxPages = integer(c, "max_pages", s.MaxPages, pages, 1, c.limits.MaxPages)
 	switch {
 	case least > c.limits.MaxPages:
-		c.fault("seeds", "max", "at most %d seeds, as many as a job may have pages", c.limits.MaxPages)
+		c.fault("seeds", "max", "Give at most %d seeds, as many as a job may have pages.", c.limits.MaxPages)
 	case c.plan.MaxPages >= 1 && c.plan.MaxPages < least:
-		c.fault("max_pages", "min", "max_pages counts the seeds too: with %d seeds it is at least %d", least, least)
+		c.fault("max_pages", "min", "Give at least %d. The seeds count as pages too.", least)
 	}
 	c.plan.MaxDepth = integer(c, "max_depth", s.MaxDepth, defaultDepth, 0, MaxDepthBound)
 	c.plan.Scope = s.Scope
@@ -392,19 +403,19 @@ func (c *checked) checkSite(s *Spec) {
 
 func (c *checked) checkTags(tags []string) {
 	if len(tags) > MaxTags {
-		c.fault("tags", "max", "at most %d tags, not %d", MaxTags, len(tags))
+		c.fault("tags", "max", "Give at most %d tags, not %d.", MaxTags, len(tags))
 		return
 	}
 	for i, tag := range tags {
 		field := fmt.Sprintf("tags[%d]", i)
 		switch n := utf8.RuneCountInString(tag); {
 		case strings.TrimSpace(tag) == "":
-			c.fault(field, "min", "a tag has at least one visible character")
+			c.fault(field, "min", "A tag has at least one visible character.")
 		case n > MaxTagRunes:
-			c.fault(field, "max", "a tag has at most %d characters, not %d", MaxTagRunes, n)
+			c.fault(field, "max", "A tag has at most %d characters, not %d.", MaxTagRunes, n)
 		case !utf8.ValidString(tag) || strings.ContainsFunc(tag, func(r rune) bool { return !unicode.IsPrint(r) }) ||
 			strings.TrimSpace(tag) != tag:
-			c.fault(field, "pattern", "a tag holds visible characters only, and spaces only between them")
+			c.fault(field, "pattern", "A tag holds visible characters only, and spaces only between them.")
 		}
 	}
 }
@@ -417,9 +428,9 @@ func (c *checked) duration(field string, v *Duration, otherwise, least, most tim
 	d := time.Duration(*v)
 	switch {
 	case d < least:
-		c.fault(field, "min", "%s is at least %s, not %s", field, least, d)
+		c.fault(field, "min", "Give at least %s, not %s.", least, d)
 	case d > most:
-		c.fault(field, "max", "%s is at most %s, not %s", field, most, d)
+		c.fault(field, "max", "Give at most %s, not %s.", most, d)
 	}
 	return d
 }
@@ -430,9 +441,9 @@ func integer[T int | int64](c *checked, field string, v *T, otherwise, least, mo
 	}
 	switch {
 	case *v < least:
-		c.fault(field, "min", "%s is at least %d, not %d", field, least, *v)
+		c.fault(field, "min", "Give at least %d, not %d.", least, *v)
 	case *v > most:
-		c.fault(field, "max", "%s is at most %d, not %d", field, most, *v)
+		c.fault(field, "max", "Give at most %d, not %d.", most, *v)
 	}
 	return *v
 }
@@ -455,9 +466,20 @@ func (l *faultList) add(field, rule, message string) {
 func (l *faultList) all() []FieldFault {
 	if l.more > 0 {
 		return append(l.faults, FieldFault{
-			Field: l.field, Rule: "more_faults",
-			Message: fmt.Sprintf("%d more entries have faults: mend these first", l.more),
+			Field: l.field, Rule: RuleMoreFaults,
+			Message: fmt.Sprintf("%d more entries have faults. Mend these first.", l.more),
 		})
 	}
 	return l.faults
+}
+
+// sentence makes a sentence of what a parser says: a capital and a full stop. Their
+// texts have neither, since they also stand inside of other sentences.
+func sentence(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	s = string(unicode.ToUpper(r)) + s[n:]
+	if !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	return s
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -105,12 +107,19 @@ func TestValidate(t *testing.T) {
 				t.Errorf("got %q\nwant %q", rules(faults), tt.want)
 			}
 			for _, f := range faults {
-				if f.Message == "" || strings.Contains(f.Message, "pw") || len(f.Message) > 300 {
+				if !isSentence(f.Message) || strings.Contains(f.Message, "pw") || len(f.Message) > 300 {
 					t.Errorf("%s: bad message %q", f.Field, f.Message)
 				}
 			}
 		})
 	}
+}
+
+// isSentence reports whether a message is one: a capital or what it is about first, a
+// full stop last.
+func isSentence(s string) bool {
+	first, _ := utf8.DecodeRuneInString(s)
+	return strings.HasSuffix(s, ".") && (!unicode.IsLower(first) || strings.HasPrefix(s, "http"))
 }
 
 func TestManyFaultsAreCounted(t *testing.T) {
@@ -121,7 +130,7 @@ func TestManyFaultsAreCounted(t *testing.T) {
 		t.Fatalf("%d faults", len(faults))
 	}
 	last := faults[maxFaultsPerList]
-	if last.Field != "urls" || last.Rule != "more_faults" || !strings.Contains(last.Message, "900") {
+	if last.Field != "urls" || last.Rule != RuleMoreFaults || !strings.Contains(last.Message, "900") {
 		t.Errorf("got %+v", last)
 	}
 }
@@ -247,6 +256,26 @@ func TestPlanRefusesSources(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A refusal names a few of the sources, and says how many more there are: it is
+// repeated for every URL.
+func TestRefusalNamesFewSources(t *testing.T) {
+	t.Parallel()
+	var list []string
+	for i := range 300 {
+		list = append(list, fmt.Sprintf("s%d.%s.test", i, strings.Repeat("a", 60)))
+	}
+	_, _, err := decodeSpec(t, `{"urls":["http://b.test/"]}`).Plan(DefaultLimits(), mustSources(t, strings.Join(list, ",")))
+	var f *Fault
+	if !errors.As(err, &f) || len(f.Fields) != 1 {
+		t.Fatalf("got %v, want one field fault", err)
+	}
+	got := f.Fields[0].Message
+	if !isSentence(got) || !strings.Contains(got, "s4.") || strings.Contains(got, "s5.") ||
+		!strings.HasSuffix(got, ", and 295 more.") || len(got) > 500 {
+		t.Errorf("got %q", got)
 	}
 }
 

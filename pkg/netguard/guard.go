@@ -87,7 +87,7 @@ func New(p Policy, opts ...Option) *Guard {
 func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, refusal(addr, err)
+		return nil, refusal("", addr, err)
 	}
 	d := net.Dialer{
 		Timeout:  dialTimeout,
@@ -112,10 +112,10 @@ func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn
 func (g *Guard) check(host, network, address string) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return refusal(address, err)
+		return refusal(host, address, err)
 	}
 	if network != "tcp4" && network != "tcp6" {
-		return refusal(address, fmt.Errorf("network %q", network))
+		return refusal(host, address, fmt.Errorf("network %q", network))
 	}
 	if g.policy.allows(host, to) {
 		return nil
@@ -123,10 +123,10 @@ func (g *Guard) check(host, network, address string) error {
 	// As the setting spells it: without a zone.
 	shown := netip.AddrPortFrom(to.Addr().WithZone("").Unmap(), to.Port()).String()
 	if err := g.public.SafeAddrPort(to); err != nil {
-		return refusal(shown, err)
+		return refusal(host, shown, err)
 	}
 	if tunnelsIPv4(to.Addr()) {
-		return refusal(shown, errors.New("ISATAP interface identifier"))
+		return refusal(host, shown, errors.New("ISATAP interface identifier"))
 	}
 	return nil
 }
@@ -142,14 +142,24 @@ func tunnelsIPv4(a netip.Addr) bool {
 	return b[8]&^0x02 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
-// refusal is the fault for an address that is not dialled because of cause.
-func refusal(address string, cause error) error {
-	address = printable(clip(address, 100))
+// refusal is the fault for an address that is not dialled because of cause. Who asked
+// for a name is told the name and not what it resolves to, since that is how the
+// networks around the crawler look from inside; the address is in the cause, for logs.
+func refusal(host, address string, cause error) error {
+	shown, what := address, "The address %s is not public and was not contacted."
+	if _, err := netip.ParseAddr(host); err != nil && host != "" {
+		what = "The name %s leads to an address that is not public and was not contacted."
+		shown = host
+		if _, port, err := net.SplitHostPort(address); err == nil {
+			shown = net.JoinHostPort(canonicalHost(host), port) // as the setting takes it
+		}
+		cause = fmt.Errorf("%s for %s: %w", address, host, cause)
+	}
+	shown = printable(clip(shown, 100))
 	return &crawl.Fault{
-		Code: crawl.CodePrivateAddress,
-		Message: "The address " + address + " is not public and was not contacted. " +
-			"If it is meant to be crawled, the operator can add " + address + " to " + Setting + ".",
-		Err: cause,
+		Code:    crawl.CodePrivateAddress,
+		Message: fmt.Sprintf(what, shown) + " If it is meant to be crawled, the operator can add " + shown + " to " + Setting + ".",
+		Err:     cause,
 	}
 }
 

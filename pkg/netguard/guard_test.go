@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 	g := New(Policy{}, WithDenied(netip.MustParsePrefix("9.9.9.0/24"), netip.MustParsePrefix("2606:4700::/32")))
 	for _, a := range denied {
 		for _, port := range []string{"80", "6379"} {
-			err := g.check("site.test", networkOf(a), net.JoinHostPort(a, port))
+			err := g.check(a, networkOf(a), net.JoinHostPort(a, port))
 			f, ok := errors.AsType[*crawl.Fault](err)
 			if !ok || f.Code != crawl.CodePrivateAddress {
 				t.Errorf("check(%s, port %s) = %v, want %s", a, port, err, crawl.CodePrivateAddress)
@@ -50,6 +50,12 @@ func TestCheck(t *testing.T) {
 			shown := netip.MustParseAddr(a).WithZone("").Unmap().String()
 			if !strings.Contains(f.Message, shown) || !strings.Contains(f.Message, Setting) {
 				t.Errorf("message %q names not both %s and %s", f.Message, shown, Setting)
+			}
+			// Of a name, who asked learns no more than the name; the log has the address.
+			named, _ := errors.AsType[*crawl.Fault](g.check("Site.Test.", networkOf(a), net.JoinHostPort(a, port)))
+			if named == nil || strings.Contains(named.Message, shown) || !strings.Contains(named.Error(), shown) ||
+				!strings.Contains(named.Message, "add site.test:"+port+" to "+Setting) {
+				t.Errorf("%s behind a name: %v", a, named)
 			}
 			if f.Temporary {
 				t.Errorf("refusal of %s is temporary", a)

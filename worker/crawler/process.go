@@ -106,7 +106,7 @@ func (p *Process) serveHealth(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", p.o.Listen)
 	if err != nil {
-		return fmt.Errorf("listen for health and metrics: %w", err)
+		return fmt.Errorf("listen for health and metrics (TRAWL_WORKER_LISTEN): %w", err)
 	}
 	p.listener = l
 	srv := &http.Server{
