@@ -89,7 +89,7 @@ func TestPoliteness(t *testing.T) {
 		d.startWorker(fmt.Sprintf("TRAWL_USER_AGENT=worker-%d", i))
 	}
 	late := lateness(t)
-	// A worker serves eight jobs at once, so that it takes all three to serve these.
+	// A worker serves eight jobs at once, so that one alone cannot serve all of these.
 	var watches []*watch
 	for i := range 2 * jobs {
 		tenant := []string{alpha, beta}[i%2]
@@ -121,8 +121,9 @@ func TestPoliteness(t *testing.T) {
 	if n := highest.Load(); n != most {
 		t.Errorf("%d requests at once at the most, want %d: neither more nor, on this site, less", n, most)
 	}
-	if len(requests) != 3*jobs || len(by) != 3 {
-		t.Errorf("%d requests by %v, want %d, by three workers", len(requests), by, 3*jobs)
+	// Which worker takes a ring is chance; one alone would show nothing.
+	if len(requests) != 3*jobs || len(by) < 2 {
+		t.Errorf("%d requests by %v, want %d, by several workers", len(requests), by, 3*jobs)
 	}
 	first, last := requests[0].At, requests[len(requests)-1].At
 	t.Logf("%d requests in %v, by %v; the machine was up to %v late",

@@ -89,14 +89,15 @@ func (t *turn) granted(g *store.HostGrant, r *store.HostReserve, now time.Time) 
 	// Whoever waited for the horizon and has no slot makes place: the host is the
 	// bottleneck, and an idle lease keeps the job's concurrency from other hosts.
 	if len(h.pending) > 0 && now.Sub(h.pending[0].since) > store.HostHorizon {
-		t.deferAll(h, store.HostHorizon)
+		t.deferAll(h)
 	}
 }
 
-// deferAll gives back the pages of a host that have no slot, to come back later.
-func (t *turn) deferAll(h *host, wait time.Duration) {
+// deferAll gives back the pages of a host that had no slot for long, to come back soon:
+// were it later, the host would idle once those who are in line now are served.
+func (t *turn) deferAll(h *host) {
 	for _, p := range h.pending {
-		t.giveBack(p, wait+rand.N(time.Second)) // jitter, so that they do not come back together
+		t.giveBack(p, time.Second+rand.N(time.Second)) // jitter, so that they do not come back together
 	}
 	h.pending = nil
 	t.nextLease = time.Now() // there is room for pages of other hosts
