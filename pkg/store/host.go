@@ -24,6 +24,12 @@ type HostReserve struct {
 	Concurrency int           // requests at once
 }
 
+// HostLeave takes a slice out of the line of a host.
+type HostLeave struct {
+	Host        string
+	Concurrency int // as in the HostReserve that it waits for
+}
+
 // HostDelay keeps a host from being asked before Wait has passed, by anybody.
 type HostDelay struct {
 	Host string
@@ -35,8 +41,8 @@ type HostDelay struct {
 const HostHorizon = 5 * time.Second
 
 // HostAsk is how often a slice that waits for a slot asks, at least: one that is not
-// heard of ten times as long has left the line.
-const HostAsk = 100 * time.Millisecond
+// heard of four times as long has left the line.
+const HostAsk = 250 * time.Millisecond
 
 // HostGrant is the answer to a [HostReserve]: the slots First, First+1, … with the
 // time until each may start. Wait is the time until another call may grant more: zero
@@ -52,8 +58,11 @@ type HostGrant struct {
 }
 
 func slotName(sl *Slice, k int64) string {
-	return sl.Job.ID + ":" + strconv.FormatInt(sl.Gen, 10) + "/" + strconv.FormatInt(k, 10)
+	return sliceName(sl) + "/" + strconv.FormatInt(k, 10)
 }
+
+// sliceName is the name of a slice on the shards of hosts.
+func sliceName(sl *Slice) string { return sl.Job.ID + ":" + strconv.FormatInt(sl.Gen, 10) }
 
 func (s *Store) reserveCall(sl *Slice, r *HostReserve) *call {
 	return &call{
@@ -62,7 +71,7 @@ func (s *Store) reserveCall(sl *Slice, r *HostReserve) *call {
 			hostKey(r.Host, "slots"), hostKey(r.Host, "next"), hostKey(r.Host, "line"), hostKey(r.Host, "asked"),
 		},
 		args: []any{
-			s.now(), sl.Job.ID + ":" + strconv.FormatInt(sl.Gen, 10), r.First, r.N, r.Delay.Milliseconds(),
+			s.now(), sliceName(sl), r.First, r.N, r.Delay.Milliseconds(),
 			r.Concurrency, HostHorizon.Milliseconds(), slotTime.Milliseconds(),
 		},
 	}
@@ -80,14 +89,20 @@ func grant(r *HostReserve, c *call) HostGrant {
 	return g
 }
 
-// freeSlots gives host slots back, in the same pipeline as the commits of the pages
+// freeSlots gives host slots back and leaves lines, in the same pipeline as the commits of the pages
 // that used them.
-func freeSlots(ctx context.Context, sl *Slice, free []HostSlots) func(redis.Pipeliner) {
-	if len(free) == 0 {
+func freeSlots(ctx context.Context, sl *Slice, x *Exchange) func(redis.Pipeliner) {
+	if len(x.Free)+len(x.Leave) == 0 {
 		return nil
 	}
 	return func(p redis.Pipeliner) {
-		for _, h := range free {
+		for _, h := range x.Leave {
+			// As host_reserve.lua names it.
+			me := sliceName(sl) + " " + strconv.Itoa(h.Concurrency)
+			p.ZRem(ctx, hostKey(h.Host, "line"), me)
+			p.ZRem(ctx, hostKey(h.Host, "asked"), me)
+		}
+		for _, h := range x.Free {
 			names := make([]any, len(h.Slots))
 			for i, k := range h.Slots {
 				names[i] = slotName(sl, k)

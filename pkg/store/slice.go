@@ -88,8 +88,8 @@ func (s *Store) Renew(ctx context.Context, sl *Slice, slots ...HostSlots) (Renew
 
 // End closes a slice. What it still holds goes back to the frontier, and the job is
 // rung as often as it needs, after a rest if one is given: that is for a slice that
-// found nothing it could start, since the next one would find the same. Ending twice is
-// harmless.
+// found nothing it could start, since the next one would find the same; [NoRest] of one
+// that worked ends a rest that another asked for. Ending twice is harmless.
 func (s *Store) End(ctx context.Context, sl *Slice, rest time.Duration) ([]crawl.Ring, error) {
 	a, err := s.one(ctx, endScript, s.keys(sl.Job), s.now(), sl.Job.ID, sl.Gen, rest.Milliseconds())
 	if err != nil {
@@ -97,6 +97,9 @@ func (s *Store) End(ctx context.Context, sl *Slice, rest time.Duration) ([]crawl
 	}
 	return rings(sl.Job.Tenant, a[1:]), nil
 }
+
+// NoRest is the rest of a job whose slice found work.
+const NoRest time.Duration = -time.Millisecond
 
 // Commit is the outcome of one leased URL. Exactly one of the outcomes is set.
 type Commit struct {
@@ -161,6 +164,7 @@ type Exchange struct {
 	Commits []Commit
 	Returns []Return
 	Free    []HostSlots // host slots no longer used
+	Leave   []HostLeave // hosts in whose line the slice stands no more
 	Slow    []HostDelay // hosts that asked for a pause
 	Retire  bool        // the slice leases nothing more: its place is free for another
 	Lease   int         // items wanted; 0 for none
@@ -223,7 +227,7 @@ func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged,
 	for i := range x.Reserves {
 		calls = append(calls, s.reserveCall(sl, &x.Reserves[i]))
 	}
-	s.send(ctx, freeSlots(ctx, sl, x.Free), calls...)
+	s.send(ctx, freeSlots(ctx, sl, &x), calls...)
 	for _, c := range calls[:own] {
 		if err := c.err(); err != nil {
 			return Exchanged{}, err
@@ -265,7 +269,7 @@ func (out *Exchanged) leased(sl *Slice, x *Exchange, a []any) error {
 		}
 		// After a restart of Redis the commits of this very exchange can have been sent
 		// again behind the lease: what they were about is not held any more.
-		if !x.mentions(it.N) {
+		if !x.mentions(it) {
 			out.Items = append(out.Items, it)
 		}
 	}
@@ -273,9 +277,11 @@ func (out *Exchanged) leased(sl *Slice, x *Exchange, a []any) error {
 	return nil
 }
 
-func (x *Exchange) mentions(n int64) bool {
-	return slices.ContainsFunc(x.Commits, func(c Commit) bool { return c.Item.N == n }) ||
-		slices.ContainsFunc(x.Returns, func(r Return) bool { return r.Item.N == n })
+// mentions compares whole items: what a redirect sent back is another, and may be leased
+// again in the same round trip.
+func (x *Exchange) mentions(it crawl.Item) bool {
+	return slices.ContainsFunc(x.Commits, func(c Commit) bool { return c.Item == it }) ||
+		slices.ContainsFunc(x.Returns, func(r Return) bool { return r.Item == it })
 }
 
 // commitArgs encodes a commit as commit.lua reads it.

@@ -16,9 +16,9 @@ type host struct {
 	most    int     // requests at once that the host allows
 	waits   bool    // the last reserve found every slot taken
 	nextTry time.Time
-	patient time.Duration // pause before the next try while others hold the slots
-	opens   time.Time     // no request before; set when that is beyond the horizon
-	booked  time.Time     // when the next page that is deferred for it may come back
+	inLine  time.Time // since when it stands in the host's line; zero when it does not
+	opens   time.Time // no request before; set when that is beyond the horizon
+	booked  time.Time // when the next page that is deferred for it may come back
 }
 
 // blocked reports whether this turn itself uses all that the host allows: the next of
@@ -69,17 +69,21 @@ func (t *turn) granted(g *store.HostGrant, r *store.HostReserve, now time.Time) 
 		p.slot, p.start = slot, now.Add(wait)
 		t.ready = append(t.ready, p)
 	}
+	if len(g.Starts) > 0 || g.Wait >= 0 {
+		h.inLine = time.Time{} // whoever is served, or sent away, leaves the line
+	}
 	h.waits = g.Wait < 0
 	switch {
 	case g.Wait == 0:
-		h.nextTry, h.patient = time.Time{}, 0
+		h.nextTry = time.Time{}
 		return
 	case g.Wait > 0:
-		h.nextTry, h.patient = now.Add(g.Wait), 0
+		h.nextTry = now.Add(g.Wait)
 	default:
-		// Other slices hold the slots; nobody tells when they fall free.
-		h.patient = min(max(2*h.patient, 25*time.Millisecond), 500*time.Millisecond)
-		h.nextTry = now.Add(h.patient/2 + rand.N(h.patient)) //nolint:gosec // jitter
+		if h.inLine.IsZero() && len(g.Starts) == 0 {
+			h.inLine = now
+		}
+		h.nextTry = now.Add(patience(now.Sub(h.inLine), r.Delay))
 	}
 	if g.Wait > store.HostHorizon {
 		h.opens = h.nextTry
@@ -93,6 +97,16 @@ func (t *turn) granted(g *store.HostGrant, r *store.HostReserve, now time.Time) 
 	}
 }
 
+// patience answers when to ask again for a slot that others have; nobody tells when one
+// falls free. A slot is kept for whoever stands first in line until that one asks, so
+// that a host with short pages is asked often, and seldom by who has waited for long
+// already. Where starts are apart anyway, less haste loses nothing.
+func patience(waited, delay time.Duration) time.Duration {
+	most := min(max(store.HostAsk/2, delay/4), store.HostAsk)
+	pause := min(max(waited/4, 20*time.Millisecond), most)
+	return pause*3/4 + rand.N(pause/4) // jitter
+}
+
 // deferAll gives back the pages of a host that had no slot for long, to come back soon:
 // were it later, the host would idle once those who are in line now are served.
 func (t *turn) deferAll(h *host) {
@@ -100,7 +114,17 @@ func (t *turn) deferAll(h *host) {
 		t.giveBack(p, time.Second+rand.N(time.Second)) // jitter, so that they do not come back together
 	}
 	h.pending = nil
+	t.leaveLine(h)
 	t.nextLease = time.Now() // there is room for pages of other hosts
+}
+
+// leaveLine takes the slice out of the line of a host of which it wants no slot any
+// more; a slot kept for it would be idle.
+func (t *turn) leaveLine(h *host) {
+	if !h.inLine.IsZero() {
+		h.inLine = time.Time{}
+		t.leaves = append(t.leaves, store.HostLeave{Host: h.name, Concurrency: h.most})
+	}
 }
 
 // shut defers the pages of a host that takes no request for a while, each to the time
@@ -116,7 +140,9 @@ func (t *turn) shut(h *host, wait, delay time.Duration) {
 		h.booked = h.booked.Add(delay)
 	}
 	t.barren += len(h.pending)
+	t.shuts++
 	h.pending = nil
+	t.leaveLine(h)
 	t.nextLease = now // there is room for pages of other hosts
 	if t.restUntil.IsZero() || open.Before(t.restUntil) {
 		t.restUntil = open
@@ -136,20 +162,27 @@ func (t *turn) fruitless() bool {
 	if t.oneHost() {
 		return t.barren >= 16
 	}
-	return t.barren >= 256
+	return t.barren >= 256 || t.shuts >= 64
 }
+
+// restMost bounds the rest of a job that may have pages of an open host further down.
+const restMost = time.Second
 
 // rest answers how long the job may rest after this slice. Of several hosts another
 // may be open: such a job is looked at again soon.
 func (t *turn) rest() time.Duration {
-	if t.barren == 0 || !t.fruitless() {
+	switch {
+	case t.barren > 0 && t.fruitless():
+		wait := max(0, time.Until(t.restUntil))
+		if !t.oneHost() {
+			wait = min(wait, restMost)
+		}
+		return wait
+	case t.worked:
+		return store.NoRest
+	default:
 		return 0
 	}
-	wait := max(0, time.Until(t.restUntil))
-	if !t.oneHost() {
-		wait = min(wait, store.HostHorizon)
-	}
-	return wait
 }
 
 // slotBook numbers the host slots of a turn and knows which are in use. The renewal

@@ -77,10 +77,13 @@ type turn struct {
 	nextLease  time.Time       // zero: with the next commit only
 	roomFreed  <-chan struct{} // closed when there may be room again; nil while there is
 	barren     int             // pages deferred for hosts that are shut, since one was started
+	shuts      int             // how often a host was found shut since then
 	restUntil  time.Time       // when the first of those hosts opens
-	winding    bool            // lease nothing more
-	retire     bool            // say so to the store with the next round trip
-	lost       bool            // the slice is not ours any more
+	worked     bool            // a page was started
+	leaves     []store.HostLeave
+	winding    bool // lease nothing more
+	retire     bool // say so to the store with the next round trip
+	lost       bool // the slice is not ours any more
 	pagesTotal int64
 }
 
@@ -207,7 +210,7 @@ func (t *turn) startReady() {
 			continue
 		}
 		t.inFlight++
-		t.barren, t.restUntil = 0, time.Time{}
+		t.barren, t.shuts, t.restUntil, t.worked = 0, 0, time.Time{}, true
 		go func() { t.results <- t.visit(p) }()
 	}
 	clear(t.ready[len(later):])
@@ -237,6 +240,7 @@ func (t *turn) windDown(all bool) {
 			t.giveBack(p, 0)
 		}
 		h.pending = nil
+		t.leaveLine(h)
 	}
 }
 
@@ -310,6 +314,7 @@ func (t *turn) next() (store.Exchange, bool) {
 	}
 	x.Returns, t.returns = t.returns, nil
 	x.Free = t.slots.takeFreed()
+	x.Leave, t.leaves = t.leaves, nil
 	x.Retire, t.retire = t.retire, false
 	if !t.lost {
 		if !t.winding && (len(x.Commits) > 0 || (!t.nextLease.IsZero() && !now.Before(t.nextLease))) {
@@ -317,7 +322,7 @@ func (t *turn) next() (store.Exchange, bool) {
 		}
 		x.Reserves = t.reserves(now)
 	}
-	ok := len(x.Commits)+len(x.Returns)+len(x.Free)+len(x.Reserves)+x.Lease > 0 || x.Retire
+	ok := len(x.Commits)+len(x.Returns)+len(x.Free)+len(x.Leave)+len(x.Reserves)+x.Lease > 0 || x.Retire
 	return x, ok
 }
 
@@ -405,8 +410,15 @@ func (t *turn) exchange(x store.Exchange) error {
 			t.log.WarnContext(t.io, "the store does not answer, results are kept", slog.Any("err", err))
 		}
 		// What the lost answer granted is unknown here. The next lease learns of the
-		// items; the slots fall free by their deadline.
+		// items; the slots go back, and are asked for again under other numbers.
 		t.c.room.give(x.Lease)
+		for _, r := range x.Reserves {
+			free := store.HostSlots{Host: r.Host}
+			for k := range int64(r.N) {
+				free.Slots = append(free.Slots, r.First+k)
+			}
+			x.Free = append(x.Free, free)
+		}
 		if x.Lease > 0 && !t.winding {
 			t.nextLease = time.Now()
 		}

@@ -2,7 +2,8 @@
 -- that it never saw, goes back, and the job is rung as often as it needs.
 --
 -- KEYS  1 root, 2 job
--- ARGV  1 now, 2 id, 3 gen, 4 ms for which the job rests before it is rung, 0 for not
+-- ARGV  1 now, 2 id, 3 gen, 4 ms for which the job rests before it is rung,
+--       0 for not, negative to end a rest that another slice asked for
 -- Answers {URLs given back, rings…}
 --# include outbox.lua
 --# include job.lua
@@ -32,6 +33,8 @@ elseif state == 'running' then
   if rest > 0 then
     redis.call('HSET', job, 'rest_until', int(now + rest))
     wake(now + rest)
+  elseif rest < 0 then
+    redis.call('HDEL', job, 'rest_until')
   end
   for _ = 1, short(now) do ring(answer, id, now) end
   local first = redis.call('ZRANGE', job .. ':deferred', 0, 0, 'WITHSCORES')

@@ -17,7 +17,7 @@
 --         first is 0 when all were granted, -1 when the slots are in use or waited for,
 --         which ends at a time that nobody knows, and with no grant at all the wait for
 --         the next start
-local PATIENCE = 1000 -- ms, ten times HostAsk
+local PATIENCE = 1000 -- ms, four times HostAsk
 local now = ARGV[1]
 if now == '' then
   local t = redis.call('TIME')
