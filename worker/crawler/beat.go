@@ -58,7 +58,10 @@ func (t *turn) beat(ctx context.Context, news chan pulse) {
 		}
 		if p.lost || p.yield || p.state != crawl.Running {
 			select {
-			case <-news:
+			case unread := <-news:
+				if !p.lost && p.state == crawl.Running {
+					p = unread // which says the same or more
+				}
 			default:
 			}
 			news <- p

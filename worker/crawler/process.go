@@ -82,7 +82,7 @@ func (p *Process) Start(ctx context.Context) error {
 	p.started = true
 	if p.o.Listen != "" {
 		if err := p.serveHealth(ctx); err != nil {
-			return err
+			return errors.Join(err, p.unwind(ctx))
 		}
 	}
 	if err := p.queue.Start(); err != nil {
