@@ -34,9 +34,11 @@ type options struct {
 	Profile  string `help:"Write a CPU profile of the worker to this file."`
 
 	// Role is set for the processes that bench starts of itself.
-	Role  string `hidden:"" enum:",site,worker,colly" default:""`
+	Role  string `hidden:"" enum:",site,worker,assist,colly" default:""`
 	Redis string `hidden:""`
 	Start string `hidden:""`
+	// Latency of each page, for the figure of two workers.
+	Latency time.Duration `hidden:""`
 }
 
 // figures are what one run found. Medians over the rounds.
@@ -54,6 +56,7 @@ type figures struct {
 	CommitsPerSecond     float64 `json:"full_commits_per_second"`
 	CommitMicros         float64 `json:"redis_cpu_us_per_full_commit"`
 	BytesPerURL          float64 `json:"redis_bytes_per_url"`
+	TwoWorkers           float64 `json:"two_workers_to_one"`
 }
 
 func main() {
@@ -71,7 +74,7 @@ func run(ctx context.Context, o options) error {
 	switch o.Role {
 	case "site":
 		return serveSite(ctx, o, os.Stdout)
-	case "worker":
+	case "worker", "assist":
 		return runWorker(ctx, o)
 	case "colly":
 		return runColly(ctx, o)
@@ -122,6 +125,10 @@ func compare(ctx context.Context, o options) error {
 		CollyPeakMiB:         median(colly, func(r outcome) float64 { return r.PeakMiB }),
 	}
 	f.Ratio = f.WorkerPagesPerSecond / f.CollyPagesPerSecond
+	progress("one worker and two, on pages that take 50 ms")
+	if f.TwoWorkers, err = twoWorkers(ctx, o, rdb.url); err != nil {
+		return err
+	}
 	progress("commits")
 	if f.CommitsPerSecond, f.CommitMicros, err = commits(ctx, o, rdb.url); err != nil {
 		return err
@@ -131,6 +138,37 @@ func compare(ctx context.Context, o options) error {
 		return err
 	}
 	return report(os.Stdout, o, f)
+}
+
+// twoWorkers answers how much faster two workers crawl a site of 50 ms latency than one.
+func twoWorkers(ctx context.Context, o options, redisURL string) (float64, error) {
+	o.Latency = 50 * time.Millisecond
+	site, err := startSelf(ctx, o, "site", "", "")
+	if err != nil {
+		return 0, err
+	}
+	defer site.stop()
+	address, err := site.line(10 * time.Second)
+	if err != nil {
+		return 0, fmt.Errorf("the site did not start: %w", err)
+	}
+	one, err := contender(ctx, o, "worker", redisURL, address)
+	if err != nil {
+		return 0, err
+	}
+	second, err := startSelf(ctx, o, "assist", redisURL, address)
+	if err != nil {
+		return 0, err
+	}
+	defer second.stop()
+	if _, err := second.line(10 * time.Second); err != nil {
+		return 0, fmt.Errorf("the second worker did not start: %w", err)
+	}
+	two, err := contender(ctx, o, "worker", redisURL, address)
+	if err != nil {
+		return 0, err
+	}
+	return one.Seconds / two.Seconds, nil
 }
 
 func median(rs []outcome, of func(outcome) float64) float64 {
@@ -159,12 +197,13 @@ func report(w io.Writer, o options, f figures) error {
   fetches a distinct page        %8.2f           %8.2f      1.00
   peak MiB of the process        %8.0f           %8.0f
   Redis round trips a page       %8.2f                  -      0.30
+  two workers to one, 50 ms      %8.2f                  -        1.9
   full commits/s                 %8.0f                  -      15000
   Redis CPU us a full commit     %8.1f                  -         67
   Redis bytes a URL, 90%% queued  %8.0f                  -      170
 `, o.Pages, o.Bytes, o.Links, o.InFlight, o.Rounds,
 		f.WorkerPagesPerSecond, f.CollyPagesPerSecond, f.Ratio, f.WorkerCPUMicros, f.CollyCPUMicros,
-		f.WorkerFetches, f.CollyFetches, f.WorkerPeakMiB, f.CollyPeakMiB, f.RoundTrips, f.CommitsPerSecond,
+		f.WorkerFetches, f.CollyFetches, f.WorkerPeakMiB, f.CollyPeakMiB, f.RoundTrips, f.TwoWorkers, f.CommitsPerSecond,
 		f.CommitMicros, f.BytesPerURL)
 	return err
 }

@@ -45,7 +45,7 @@ func startSelf(ctx context.Context, o options, role, redisURL, start string) (*c
 	//nolint:gosec // our own program with our own arguments
 	cmd := exec.CommandContext(ctx, exe, "--role", role, "--redis", redisURL, "--start", start,
 		"--pages", strconv.Itoa(o.Pages), "--links", strconv.Itoa(o.Links), "--bytes", strconv.Itoa(o.Bytes),
-		"--in-flight", strconv.Itoa(o.InFlight), "--profile", o.Profile)
+		"--in-flight", strconv.Itoa(o.InFlight), "--profile", o.Profile, "--latency", o.Latency.String())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 // serveSite serves the generated site until it is ended; /-/reset forgets the hits,
 // /-/total answers them. Its address is the one line that it writes to w.
 func serveSite(ctx context.Context, o options, w io.Writer) error {
-	site := gensite.New(o.Pages, o.Links, o.Bytes, 0)
+	site := gensite.New(o.Pages, o.Links, o.Bytes, o.Latency)
 	mux := http.NewServeMux()
 	mux.Handle("/", site)
 	mux.HandleFunc("/-/reset", func(http.ResponseWriter, *http.Request) { site.Reset() })
@@ -98,7 +98,8 @@ func measured(ctx context.Context, o options, crawlSite func() (trips int64, err
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// runWorker crawls with one worker through Redis: the bench job of the design.
+// runWorker crawls with one worker through Redis: the bench job of the design. One that
+// assists serves what another submits, until it is ended.
 func runWorker(ctx context.Context, o options) error {
 	rdb, err := redisconn.Open(o.Redis, redisconn.Options{})
 	if err != nil {
@@ -113,11 +114,15 @@ func runWorker(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	most := o.InFlight // of the job and of its host: not below what the workers hold
+	if o.Latency > 0 {
+		most *= 2
+	}
 	st, bell := store.New(rdb, store.Options{}), queue.NewDoorbell(rdb)
 	p, err := crawler.NewProcess(crawler.ProcessOptions{
 		Options: crawler.Options{
 			Store: st, Doorbell: bell, Logger: slog.New(slog.DiscardHandler), Sources: sources,
-			Concurrency: o.InFlight, HostConcurrency: o.InFlight,
+			Concurrency: o.InFlight, HostConcurrency: most,
 		},
 		Fetch:    fetch.Options{Dial: netguard.New(policy).DialContext, MaxConnsPerHost: o.InFlight},
 		RedisURL: o.Redis,
@@ -129,6 +134,13 @@ func runWorker(ctx context.Context, o options) error {
 		return err
 	}
 	defer func() { _ = p.Stop(context.WithoutCancel(ctx)) }()
+	if o.Role == "assist" {
+		if _, err := fmt.Fprintln(os.Stdout, "ready"); err != nil {
+			return fmt.Errorf("say that it is ready: %w", err)
+		}
+		<-ctx.Done()
+		return nil
+	}
 	job := crawl.JobRef{Tenant: "bench", ID: crawl.NewJobID("bench", "")}
 	seed, err := crawl.ParseURL(o.Start + "/p/0")
 	if err != nil {
@@ -139,7 +151,7 @@ func runWorker(ctx context.Context, o options) error {
 			Job: job, Spec: []byte(`{}`), MaxRunning: 100, Inputs: []crawl.Input{{URL: seed}},
 			Plan: crawl.Plan{
 				Site: true, Scope: "host", Seeds: []string{seed.String()}, Sources: []string{"*"}, MaxPages: 1_000_000,
-				MaxDepth: 100, Concurrency: o.InFlight, HostConcurrency: o.InFlight, Retention: time.Minute,
+				MaxDepth: 100, Concurrency: most, HostConcurrency: most, Retention: time.Minute,
 			},
 		})
 		if err != nil {

@@ -25,7 +25,7 @@ end
 local gen = redis.call('HINCRBY', job, 'gen', 1)
 redis.call('HSET', job, 'begun', ARGV[3] .. ' ' .. gen)
 redis.call('ZADD', job .. ':slices', int(now + LEASE), gen)
-redis.call('HDEL', job, 'error', 'ring_gap', 'rest_until')
+redis.call('HDEL', job, 'error', 'ring_gap', 'more_gap', 'rest_until')
 if h[1] == 'queued' then
   redis.call('HSET', job, 'state', 'running', 'started', int(now))
   if h[2] ~= '0' then

@@ -140,10 +140,13 @@ local function short(now)
   return want - live(now), due
 end
 
--- ring_more rings when the job could use more slices, once in two seconds: a ring
--- takes a moment to become a slice, and one that nobody needs dies out.
+-- ring_more rings when the job could use more slices: soon at first, since a frontier
+-- grows fast, and with growing patience while no other worker answers; a ring that
+-- nobody needs dies out.
 local function ring_more(rings, now)
-  local at = tonumber(redis.call('HGET', job, 'ring_at') or 0)
-  if now - at < 2000 then return end
-  if short(now) > 0 then ring(rings, id, now) end
+  local h = redis.call('HMGET', job, 'ring_at', 'more_gap')
+  local gap = tonumber(h[2] or 300)
+  if now - tonumber(h[1] or 0) < gap or short(now) <= 0 then return end
+  ring(rings, id, now)
+  redis.call('HSET', job, 'more_gap', math.min(10000, gap * 2))
 end
