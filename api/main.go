@@ -52,7 +52,7 @@ func run(ctx context.Context) error {
 		StopGrace: cfg.ShutdownGrace, Logger: log, Registry: obs.NewRegistry(),
 	})
 	if err != nil {
-		return errors.Join(err, bell.Close(), rdb.Close())
+		return errors.Join(err, rdb.Close())
 	}
-	return errors.Join(server.Run(ctx), bell.Close(), rdb.Close())
+	return errors.Join(server.Run(ctx), rdb.Close())
 }

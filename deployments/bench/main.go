@@ -66,7 +66,7 @@ func main() {
 	kong.Parse(&o, kong.Name("bench"), kong.Description("Measures Trawl against the bars of its design."))
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1) //nolint:gocritic // the children end with their pipes
+		os.Exit(1)
 	}
 }
 

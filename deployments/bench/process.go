@@ -42,7 +42,6 @@ func startSelf(ctx context.Context, o options, role, redisURL, start string) (*c
 	if err != nil {
 		return nil, fmt.Errorf("find myself: %w", err)
 	}
-	//nolint:gosec // our own program with our own arguments
 	cmd := exec.CommandContext(ctx, exe, "--role", role, "--redis", redisURL, "--start", start,
 		"--pages", strconv.Itoa(o.Pages), "--links", strconv.Itoa(o.Links), "--bytes", strconv.Itoa(o.Bytes),
 		"--in-flight", strconv.Itoa(o.InFlight), "--profile", o.Profile, "--latency", o.Latency.String())
@@ -111,7 +110,6 @@ func startRedis(ctx context.Context) (*child, error) {
 	if err := l.Close(); err != nil {
 		return nil, fmt.Errorf("find a free port: %w", err)
 	}
-	//nolint:gosec // a program that the user has on PATH
 	cmd := exec.CommandContext(ctx, exe, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "",
 		"--appendonly", "no", "--daemonize", "no")
 	if err := cmd.Start(); err != nil {

@@ -79,9 +79,6 @@ func NewDoorbellOn(rdb redis.UniversalClient, queue string) *Doorbell {
 	return &Doorbell{rdb: rdb, client: asynq.NewClientFromRedisClient(rdb), queue: queue}
 }
 
-// Close ends the use of the doorbell. The client it was made with stays open.
-func (d *Doorbell) Close() error { return nil }
-
 // Ring asks for a slice for each of rings, in order; without any it does
 // nothing. A ring that is in the queue already is a success: it was sent
 // before, by an earlier call or by the client's own resend after a lost reply.

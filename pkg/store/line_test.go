@@ -83,3 +83,31 @@ func TestRestIsOverWhenAnotherSliceWorked(t *testing.T) {
 		}
 	})
 }
+
+// A host whose shard does not answer as it should costs a slice that host and no more:
+// neither its lease, nor what it commits.
+func TestHostThatFails(t *testing.T) {
+	onEach(t, func(t *testing.T, f *fixture) {
+		n := f.job(t, "", 2)
+		f.create(t, n)
+		sl := f.begin(t, n.Job)
+		host := crawltest.Random() + ".test"
+		if err := f.rdb.Set(t.Context(), hostKey(host, "slots"), "no such thing", time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		out := f.exchange(t, sl, Exchange{Lease: 1, Reserves: []HostReserve{{Host: host, First: 1, N: 1, Concurrency: 1}}})
+		if len(out.Items) != 1 || len(out.Grants[0].Starts) != 0 || out.Grants[0].Wait >= 0 {
+			t.Errorf("leased %+v, granted %+v", out.Items, out.Grants)
+		}
+		f.pass(LeaseTime - time.Millisecond)
+		if r, err := f.Renew(t.Context(), sl, HostSlots{Host: host, Slots: []int64{1}}); err != nil || r.State != "running" {
+			t.Errorf("renewed %+v, %v", r, err)
+		}
+		f.pass(LeaseTime - time.Millisecond)
+		f.heal(t)
+		c := f.exchange(t, sl, Exchange{Commits: []Commit{accept(t, out.Items[0])}, Free: []HostSlots{{Host: host, Slots: []int64{1}}}})
+		if c.Committed[0].Verdict != Done {
+			t.Errorf("committed %+v", c.Committed[0])
+		}
+	})
+}

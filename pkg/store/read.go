@@ -20,12 +20,7 @@ func (s *Store) Job(ctx context.Context, j crawl.JobRef) (crawl.Job, error) {
 	if err != nil {
 		return crawl.Job{}, err
 	}
-	job, err := decodeJob(j, a)
-	if err != nil {
-		return crawl.Job{}, err
-	}
-	job.Spec = json.RawMessage(str(a[7]))
-	return job, nil
+	return decodeJob(j, a)
 }
 
 // List reads a tenant's jobs, newest first.
@@ -60,7 +55,7 @@ func (s *Store) List(ctx context.Context, q ListQuery) (JobPage, error) {
 	return page, nil
 }
 
-// decodeJob reads what status.lua answers.
+// decodeJob reads what status.lua answers, which has no spec in a list.
 func decodeJob(j crawl.JobRef, a []any) (crawl.Job, error) {
 	fields, _ := a[0].([]any)
 	h := make(map[string]string, len(fields)/2)
@@ -92,6 +87,9 @@ func decodeJob(j crawl.JobRef, a []any) (crawl.Job, error) {
 		CreatedAt: at("created"), StartedAt: at("started"), EndedAt: at("ended"), ExpiresAt: at("expires"),
 		SkippedByReason: map[crawl.Reason]int64{}, FailedByType: map[crawl.Code]int64{},
 		RefusedByReason: map[crawl.Reason]int64{},
+	}
+	if len(a) > 7 {
+		job.Spec = json.RawMessage(str(a[7]))
 	}
 	job.Processed = job.Accepted + job.Failed + job.Skipped
 	if job.State.Terminal() {
@@ -125,7 +123,7 @@ func waiting(job crawl.Job, rank, slices int64, deferredFor string, rests bool) 
 		return "tenant_quota", rank + 1
 	case job.Error != "":
 		return "dispatch", 0
-	case rests:
+	case rests && job.Active == 0:
 		return "host_delay", 0
 	case job.Active == 0 && job.Queued == 0 && job.Deferred > 0:
 		return deferredFor, 0

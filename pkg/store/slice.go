@@ -78,7 +78,9 @@ func (s *Store) Renew(ctx context.Context, sl *Slice, slots ...HostSlots) (Renew
 		}
 		calls = append(calls, &call{script: hostRenewScript, keys: []string{hostKey(h.Host, "slots")}, args: args})
 	}
-	if err := s.run(ctx, nil, calls...); err != nil {
+	// A host whose shard does not answer must not cost the slice its lease.
+	s.send(ctx, nil, calls...)
+	if err := calls[0].err(); err != nil {
 		return Renewed{}, err
 	}
 	a := array(calls[0].cmd)

@@ -102,7 +102,10 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 		args = append(args, k[:], in.URL.String())
 	}
 	c := &call{script: createScript, keys: []string{root, jobKey(n.Job), idem}, args: args}
-	if err := s.createFor(ctx, n.Job.Tenant, c); err != nil {
+	// The status comes with the same answer: a read that failed behind a submission that
+	// did not would have to be told as a failure.
+	status := &call{script: statusScript, keys: c.keys[:2], args: []any{n.Job.ID}}
+	if err := s.createFor(ctx, n.Job.Tenant, c, status); err != nil {
 		return Created{}, err
 	}
 	a := array(c.cmd)
@@ -119,7 +122,12 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 			return Created{}, err
 		}
 	}
-	job, err := s.Job(ctx, first)
+	job, err := decodeJob(n.Job, array(status.cmd))
+	if first != n.Job || crawl.CodeOf(err) == crawl.CodeNotFound {
+		// Not the job that was asked for; or a Redis that had to be told the script of
+		// the submission anew carried out the read first.
+		job, err = s.Job(ctx, first)
+	}
 	if err != nil {
 		return Created{}, err
 	}
@@ -128,16 +136,16 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 
 // createFor makes the tenant known to the sweeps and then stores its job: a job that no
 // sweep visits could be lost with its ring. On one server the order of a pipeline does.
-func (s *Store) createFor(ctx context.Context, tenant string, c *call) error {
+func (s *Store) createFor(ctx context.Context, tenant string, calls ...*call) error {
 	if _, ok := s.rdb.(*redis.ClusterClient); ok {
 		s.trips.Add(1)
 		if err := s.rdb.SAdd(ctx, tenantsKey, tenant).Err(); err != nil {
 			return fault(err)
 		}
-		return s.run(ctx, nil, c)
+		return s.run(ctx, nil, calls...)
 	}
 	var known *redis.IntCmd
-	err := s.run(ctx, func(p redis.Pipeliner) { known = p.SAdd(ctx, tenantsKey, tenant) }, c)
+	err := s.run(ctx, func(p redis.Pipeliner) { known = p.SAdd(ctx, tenantsKey, tenant) }, calls...)
 	if err != nil {
 		return err
 	}

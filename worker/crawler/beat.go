@@ -20,7 +20,7 @@ type pulse struct {
 const tickEvery = time.Second
 
 // beat renews the slice until its context ends. It speaks only when there is
-// something to heed, and never waits for the loop: the newest word counts.
+// something to heed, and never waits for the loop: one word stands for those before it.
 func (t *turn) beat(ctx context.Context, news chan pulse) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()

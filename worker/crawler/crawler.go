@@ -197,7 +197,7 @@ func (c *Crawler) ring(ctx context.Context, rings []crawl.Ring) {
 // jittered so that they do not do it together.
 func (c *Crawler) Sweep(ctx context.Context) {
 	for {
-		pause := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery)) //nolint:gosec // jitter
+		pause := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery)) // jitter
 		select {
 		case <-ctx.Done():
 			pause.Stop()

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/queue"
 	"example.com/trawl/pkg/redisconn"
 	"example.com/trawl/worker/fetch"
@@ -183,6 +182,3 @@ func (p *Process) Run(ctx context.Context) error {
 	defer cancel()
 	return p.Stop(ctx)
 }
-
-// Check the contract between the crawler and what the queue hands it.
-var _ func(context.Context, crawl.Ring) error = (*Crawler)(nil).Serve

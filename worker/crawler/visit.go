@@ -120,7 +120,7 @@ func (t *turn) failed(p *page, err error, c *store.Commit) (slow time.Duration) 
 	}
 	if errors.As(err, &f) && f.Temporary && p.item.Attempt+1 < maxAttempts {
 		wait := retryBase << p.item.Attempt
-		wait += rand.N(wait) //nolint:gosec // jitter
+		wait += rand.N(wait) // jitter
 		c.Retry = min(max(wait, f.RetryAfter), retryMost)
 		return slow
 	}

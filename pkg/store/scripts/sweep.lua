@@ -76,13 +76,9 @@ local function heal()
   local function by(at) if at and (not next or at < next) then next = at end end
   by(h[4] and tonumber(h[4]))
   if h[6] and now < tonumber(h[6]) then by(tonumber(h[6])) end
-  if state == 'paused' then
-    local slice = redis.call('ZRANGE', job .. ':slices', 0, 0, 'WITHSCORES')
-    by(slice[2] and tonumber(slice[2]))
-    return next
-  end
   local slice = redis.call('ZRANGE', job .. ':slices', 0, 0, 'WITHSCORES')
   by(slice[2] and tonumber(slice[2]))
+  if state == 'paused' then return next end
   if live(now) == 0 and redis.call('SISMEMBER', root .. ':running', id) == 1 then
     local lacking = short(now)
     if lacking > 0 then

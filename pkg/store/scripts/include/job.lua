@@ -133,11 +133,10 @@ end
 -- rests, because all that its last slice found was a host that takes no request yet.
 local function short(now)
   local h = redis.call('HMGET', job, 'parallelism', 'rest_until')
-  if h[2] and now < tonumber(h[2]) then return 0, 0 end
+  if h[2] and now < tonumber(h[2]) then return 0 end
   local due = redis.call('LLEN', job .. ':queued') + redis.call('ZCOUNT', job .. ':deferred', '-inf', int(now))
-  if due == 0 then return 0, 0 end
-  local want = math.min(tonumber(h[1]), math.ceil(due / 64))
-  return want - live(now), due
+  if due == 0 then return 0 end
+  return math.min(tonumber(h[1]), math.ceil(due / 64)) - live(now)
 end
 
 -- ring_more rings when the job could use more slices: soon at first, since a frontier
