@@ -161,18 +161,18 @@ type Return struct {
 }
 
 // Exchange is one round trip of a slice: what it finished, what it gives back,
-// what it wants. Its parts are carried out in the order of the fields.
+// what it wants. On one server its parts are carried out in the order of the fields.
 type Exchange struct {
-	Commits []Commit
-	Returns []Return
 	Free    []HostSlots // host slots no longer used
 	Leave   []HostLeave // hosts in whose line the slice stands no more
-	Slow    []HostDelay // hosts that asked for a pause
-	Retire  bool        // the slice leases nothing more: its place is free for another
-	Lease   int         // items wanted; 0 for none
+	Commits []Commit
+	Returns []Return
+	Retire  bool // the slice leases nothing more: its place is free for another
+	Lease   int  // items wanted; 0 for none
 	// Holding is the number of items that the slice knows it holds once Commits and
 	// Returns are carried out. If it holds more, an answer was lost: Items are then all.
 	Holding  int
+	Slow     []HostDelay // hosts that asked for a pause
 	Reserves []HostReserve
 }
 

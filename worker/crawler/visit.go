@@ -35,7 +35,8 @@ func (t *turn) visit(p *page) (r result) {
 		if v := recover(); v != nil {
 			t.log.ErrorContext(t.io, "panic while a page was visited",
 				slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
-			r.commit.Failed = t.failure(p, crawl.Faultf(crawl.CodeInternal, "This page could not be processed."))
+			f := t.failure(p, crawl.Faultf(crawl.CodeInternal, "This page could not be processed."))
+			r.commit = store.Commit{Item: p.item, Failed: f} // whatever stood in it is half of something
 		}
 	}()
 	target, err := crawl.ParseURL(p.item.Target())
@@ -50,12 +51,12 @@ func (t *turn) visit(p *page) (r result) {
 	}
 	m := t.c.o.Metrics
 	m.inFlight.Inc()
+	defer m.inFlight.Dec()
 	begun := time.Now()
 	res, err := t.c.o.Fetcher.Fetch(t.fetches, fetch.Request{
 		URL: target, Hops: p.item.Hops, Links: true, MaxLinks: store.MaxLinks,
 		Hop: func(to crawl.URL) error { return t.mayFollow(p, to) },
 	})
-	m.inFlight.Dec()
 	m.since(m.fetch, begun)
 	var hop hopRefusedError
 	switch {
