@@ -37,7 +37,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log, err := obs.NewLogger(os.Stderr, cfg.LogFormat, cfg.LogLevel)
+	log, err := obs.Install(os.Stderr, cfg.LogFormat, cfg.LogLevel)
 	if err != nil {
 		return err
 	}

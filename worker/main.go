@@ -35,7 +35,7 @@ func run(ctx context.Context) error {
 	sources, err1 := crawl.ParseSources(c.AllowedSources)
 	policy, err2 := netguard.Parse(c.PrivateHosts)
 	rdb, err3 := redisconn.Open(c.RedisURL, redisconn.Options{Name: "trawl-worker"})
-	log, err4 := obs.NewLogger(os.Stderr, c.LogFormat, c.LogLevel)
+	log, err4 := obs.Install(os.Stderr, c.LogFormat, c.LogLevel)
 	err = errors.Join(err, config.In("TRAWL_ALLOWED_SOURCES", err1), config.In("TRAWL_PRIVATE_HOSTS", err2),
 		config.In("TRAWL_REDIS_URL", err3), config.In("TRAWL_LOG_FORMAT", err4))
 	if err != nil {

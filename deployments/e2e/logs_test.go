@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,6 +31,22 @@ header: Location: http://user:hunter2hunter2@127.0.0.1:1/`+"\u2028"+`{"msg":"for
 	job := d.submit(alpha, fields{
 		"seed_url": site.URL + "/", "scope": "any", "tags": []string{`{"msg":"forged"}`},
 	}).ID
+	// net/http itself tells of answers that nobody asked for, and quotes them.
+	pushy := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\n"+
+			"ok{\"level\":\"ERROR\",\"msg\":\"forged\"}\n")
+		go func() { _, _ = io.Copy(io.Discard, conn); _ = conn.Close() }()
+	}))
+	var pushed []string
+	for i := range 20 {
+		pushed = append(pushed, pushy.URL+"/"+strconv.Itoa(i))
+	}
+	d.watch(beta, d.submit(beta, fields{"urls": pushed}).ID).end(long)
+
 	w := d.startWatch(&watch{tenant: alpha, job: job, outage: true})
 	site.Await(long, "/go", 1)
 

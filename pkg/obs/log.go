@@ -35,6 +35,17 @@ func NewLogger(w io.Writer, format string, level slog.Leveler) (*slog.Logger, er
 	}
 }
 
+// Install makes the logger of the process: as [NewLogger], and what libraries write to
+// the standard log goes through it too. net/http does: it quotes what a site sends
+// unasked, which must neither break the format nor escape the level.
+func Install(w io.Writer, format string, level slog.Leveler) (*slog.Logger, error) {
+	l, err := NewLogger(w, format, level)
+	if err == nil {
+		slog.SetDefault(l)
+	}
+	return l, err
+}
+
 func cleanAttr(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log" //nolint:depguard // what libraries write to
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -166,4 +167,23 @@ func FuzzClean(f *testing.F) {
 			t.Errorf("RedactURL leaves the password before %q: %q", s, got)
 		}
 	})
+}
+
+// What a library writes to the standard log is a record like any other.
+func TestInstall(t *testing.T) { // sets the process's default: not parallel
+	before := slog.Default()
+	flags, out := log.Flags(), log.Writer()
+	t.Cleanup(func() { slog.SetDefault(before); log.SetOutput(out); log.SetFlags(flags) })
+	var b strings.Builder
+	if _, err := obs.Install(&b, obs.FormatJSON, slog.LevelInfo); err != nil {
+		t.Fatal(err)
+	}
+	log.Print("Unsolicited response: \"\x1b[31m\"\nlevel=error http://u:secret@h/")
+	var got map[string]any
+	if err := json.Unmarshal([]byte(b.String()), &got); err != nil || strings.Count(b.String(), "\n") != 1 {
+		t.Errorf("%q is not one JSON line: %v", b.String(), err)
+	}
+	if strings.Contains(b.String(), "secret") {
+		t.Errorf("%q", b.String())
+	}
 }

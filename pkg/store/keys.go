@@ -35,7 +35,7 @@ import (
 //	{t:T}:j:ID:moved      SET   "slice row" of rows that a commit sent back
 //	{t:T}:j:ID:rec:K      HASH  records by number, a thousand a hash
 //	{t:T}:j:ID:err:K      HASH  failed pages by number, a thousand a hash
-//	{t:T}:j:ID:skip:R     LIST  rows skipped for reason R
+//	{t:T}:j:ID:skip:R     LIST  rows skipped for reason R, a tab, and the record or URL that it is about
 //	{h:HOST}:slots        ZSET  "slice/k" by deadline, ms
 //	{h:HOST}:next         STR   the next start time, ms
 //	{h:HOST}:line         ZSET  slices that wait for a slot, by the time they came

@@ -107,9 +107,13 @@ const NoRest time.Duration = -time.Millisecond
 type Commit struct {
 	Item crawl.Item
 
-	Accepted *Accepted
-	Failed   *crawl.Failure
-	Skipped  crawl.Reason
+	Accepted  *Accepted
+	Failed    *crawl.Failure
+	Skipped   crawl.Reason
+	SkippedTo string // where a redirect led that the job does not follow
+	// Why says for a person why an input was not accepted, with Failed or Skipped: it
+	// becomes the error of a job that has no other.
+	Why string
 	// Retry sends the item back with one attempt more, due after the delay.
 	Retry time.Duration
 	// Redirect sends the item back, to be fetched at another origin.
@@ -298,9 +302,9 @@ func (s *Store) commitArgs(sl *Slice, c *Commit) ([]any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("store: failure: %w", err)
 		}
-		return append(head, "failed", string(f.ErrorType), b), nil
+		return append(head, "failed", string(f.ErrorType), b, c.Why), nil
 	case c.Skipped != "":
-		return append(head, "skipped", string(c.Skipped)), nil
+		return append(head, "skipped", string(c.Skipped), c.SkippedTo, c.Why), nil
 	case c.Redirect != nil:
 		it := c.Item
 		it.FetchURL, it.Hops = c.Redirect.URL, c.Redirect.Hops

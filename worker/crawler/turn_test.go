@@ -338,6 +338,13 @@ header: Location: OTHER/x
 	if j.State != crawl.Failed || j.StopReason != crawl.StopSeedFailed || j.Total != 1 {
 		t.Errorf("a seed that leads out of scope: %+v", j)
 	}
+	if want := s.URL + "/go redirects to " + other.URL + "/x, which the scope of the job leaves out."; j.Error != want {
+		t.Errorf("it says %q, want %q", j.Error, want)
+	}
+	j = b.ended(t, b.submit(t, plan, s.URL+"/none"), 30*time.Second)
+	if want := s.URL + "/none: The server answered 404 Not Found."; j.State != crawl.Failed || j.Error != want {
+		t.Errorf("a seed that is not there: %s, %q, want %q", j.State, j.Error, want)
+	}
 }
 
 // The page limit is exact however many workers share it, and failed pages count

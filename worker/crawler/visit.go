@@ -23,7 +23,10 @@ const (
 )
 
 // hopRefusedError is a redirect that the job's rules do not let through.
-type hopRefusedError struct{ reason crawl.Reason }
+type hopRefusedError struct {
+	reason crawl.Reason
+	to     crawl.URL
+}
 
 func (h hopRefusedError) Error() string { return "redirect refused: " + string(h.reason) }
 
@@ -61,14 +64,14 @@ func (t *turn) visit(p *page) (r result) {
 	var hop hopRefusedError
 	switch {
 	case errors.As(err, &hop):
-		r.commit.Skipped = hop.reason
+		t.skipped(p, hop, &r.commit)
 	case err != nil && t.fetches.Err() != nil:
 		r.back = true
 	case err != nil:
 		r.slow = t.failed(p, err, &r.commit)
 	case !res.Redirect.IsZero():
 		if errors.As(t.mayFollow(p, res.Redirect), &hop) {
-			r.commit.Skipped = hop.reason
+			t.skipped(p, hop, &r.commit)
 		} else {
 			r.commit.Redirect = &store.Redirect{URL: res.Redirect.String(), Hops: res.Hops}
 		}
@@ -81,15 +84,28 @@ func (t *turn) visit(p *page) (r result) {
 // mayFollow asks the job's rules about a redirect.
 func (t *turn) mayFollow(p *page, to crawl.URL) error {
 	if !t.c.o.Sources.Allows(to) {
-		return hopRefusedError{crawl.SkipRedirectNotAllowed}
+		return hopRefusedError{crawl.SkipRedirectNotAllowed, to}
 	}
 	switch t.rules.Check(to, p.item.Depth) {
 	case "":
 		return nil
 	case crawl.RefusedSource:
-		return hopRefusedError{crawl.SkipRedirectNotAllowed}
+		return hopRefusedError{crawl.SkipRedirectNotAllowed, to}
 	default:
-		return hopRefusedError{crawl.SkipRedirectOutOfScope}
+		return hopRefusedError{crawl.SkipRedirectOutOfScope, to}
+	}
+}
+
+// skipped records a redirect that is not followed. Of a seed it says where that led: a
+// job that ends with no page must say why.
+func (t *turn) skipped(p *page, hop hopRefusedError, c *store.Commit) {
+	c.Skipped, c.SkippedTo = hop.reason, hop.to.String()
+	if p.item.Depth == 0 {
+		what := "which the scope of the job leaves out"
+		if hop.reason == crawl.SkipRedirectNotAllowed {
+			what = "which may not be crawled"
+		}
+		c.Why = fmt.Sprintf("%s redirects to %s, %s.", p.item.URL, hop.to, what)
 	}
 }
 
@@ -126,6 +142,9 @@ func (t *turn) failed(p *page, err error, c *store.Commit) (slow time.Duration) 
 		return slow
 	}
 	c.Failed = t.failure(p, err)
+	if p.item.Depth == 0 {
+		c.Why = p.item.URL + ": " + c.Failed.Message
+	}
 	return slow
 }
 

@@ -8,8 +8,8 @@
 --             11 number of links that may be admitted, 12 of links refused,
 --             then the keys of the former, their urls, key, reason, url of each of the
 --             latter, then reason, count of links that are no URLs
---   failed    7 error type, 8 error record
---   skipped   7 reason
+--   failed    7 error type, 8 error record, 9 why, for a person, of an input; or ''
+--   skipped   7 reason, 8 where it led or '', 9 as of failed
 --   retry     7 the row to come back, 8 ms until then
 --   redirect  7 the row to come back, at once
 -- Answers {verdict, seq, rings…}; verdict is one of
@@ -33,6 +33,11 @@ local state = h[1]
 local answer = {'done', 0}
 local admitted = 0
 redis.call('ZREM', job .. ':leased', row)
+
+-- blame keeps why the first input was not accepted: the error of a job without any.
+local function blame(why)
+  if why ~= '' then redis.call('HSETNX', job, 'blame', why) end
+end
 
 local function skip(reason, detail)
   redis.call('RPUSH', job .. ':skip:' .. reason, detail)
@@ -129,8 +134,10 @@ elseif outcome == 'failed' then
   redis.call('HSET', job .. ':err:' .. math.floor((seq - 1) / 1000), seq, ARGV[8])
   redis.call('HINCRBY', job, 'failed', 1)
   redis.call('HINCRBY', job, 'f:' .. ARGV[7], 1)
+  blame(ARGV[9])
 elseif outcome == 'skipped' then
-  skip(ARGV[7], row)
+  skip(ARGV[7], row .. '\t' .. ARGV[8])
+  blame(ARGV[9])
 end
 
 if admitted == 0 then

@@ -80,8 +80,11 @@ end
 
 -- complete ends a job that has nothing left, with the state that its counts say.
 local function complete(rings, now)
-  local h = redis.call('HMGET', job, 'failed', 'site', 'seeds_ok', 'r:page_limit')
-  if h[2] == '1' and tonumber(h[3]) == 0 then return finish(rings, now, 'failed', 'seed_failed') end
+  local h = redis.call('HMGET', job, 'failed', 'site', 'seeds_ok', 'r:page_limit', 'blame')
+  if h[2] == '1' and tonumber(h[3]) == 0 then
+    redis.call('HSET', job, 'error', h[5] or '')
+    return finish(rings, now, 'failed', 'seed_failed')
+  end
   local stop = 'frontier_empty'
   if h[4] then stop = 'page_limit' end
   local state = 'completed'
