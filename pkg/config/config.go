@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Shared holds the settings of both processes.
+// Shared holds the settings of every process.
 type Shared struct {
-	RedisURL string `name:"redis-url" default:"redis://127.0.0.1:6379/0" nonempty:"" secret:"" help:"Where Redis is: redis://, rediss://, unix://, redis-sentinel://host:port,.../master or redis-cluster://host:port,..."`
+	RedisURL string `name:"redis-url" default:"${default_redis_url}" nonempty:"" secret:"" help:"Where Redis is: redis://, rediss://, unix://, redis-sentinel://host:port,.../master or redis-cluster://host:port,..."`
 
 	// AllowedSources is what may be crawled; empty refuses all. The API checks
 	// submissions by it, a worker every link.
-	AllowedSources string `name:"allowed-sources" help:"What may be crawled, comma separated: https://docs.example.org/3/, *.example.org, or * for every public host; empty refuses all."`
+	AllowedSources string `name:"allowed-sources" default:"${default_sources}" help:"What may be crawled, comma separated: https://docs.example.org/3/, *.example.org, or * for every public host; empty refuses all."`
 
 	// HostDelay (0 to 60 s) and HostConcurrency (1 to 256) are the politeness
 	// towards one host over all jobs and workers. The API decides plans by them.
@@ -24,18 +24,40 @@ type Shared struct {
 	ShutdownGrace time.Duration `name:"shutdown-grace" default:"20s" max:"10m" help:"How long work in flight may go on after the signal to stop; 0s to 10m."`
 
 	LogLevel  slog.Level `name:"log-level" default:"info" help:"Least level that is logged: debug, info, warn or error."`
-	LogFormat string     `name:"log-format" default:"json" oneof:"json text" help:"json for machines, text for people."`
+	LogFormat string     `name:"log-format" default:"${default_log_format}" oneof:"json text" help:"json for machines, text for people."`
 }
 
 // API holds the settings of the HTTP process.
 type API struct {
 	Shared
+	Serving
+}
 
+// Worker holds the settings of the crawling process.
+type Worker struct {
+	Shared
+
+	// Listen is the address of /healthz, /readyz and /metrics; empty for none.
+	Listen string `name:"worker-listen" default:"127.0.0.1:8009" address:"" help:"Address of the worker's /healthz, /readyz and /metrics; empty for none."`
+
+	Crawling
+}
+
+// AllInOne holds the settings of both in one process. It differs in what a person who
+// tries it out wants: by default RedisURL is empty, which stands for a store in the
+// process itself, AllowedSources is *, and LogFormat is text. Keys may be empty.
+type AllInOne struct {
+	Shared
+	Serving
+	Crawling
+}
+
+// Serving holds the settings of what answers over HTTP.
+type Serving struct {
 	// Listen is the address of the API; port 0 takes a free one.
 	Listen string `name:"listen" default:"127.0.0.1:8008" nonempty:"" address:"" help:"Address that the API listens on."`
 
-	// Keys are the API keys of each tenant, at least one. A key names one
-	// tenant only.
+	// Keys are the API keys of each tenant. A key names one tenant only.
 	Keys Keys `name:"api-keys" placeholder:"tenant:key,..." nonempty:"" secret:"" help:"The keys of the tenants: tenant:key,tenant:key. A key has 16 to 256 visible characters; a tenant may have several."`
 
 	// MaxRunning (1 to 10,000) bounds the jobs of one tenant that are in the
@@ -47,13 +69,8 @@ type API struct {
 	RedisWait int `name:"redis-wait" default:"0" min:"0" max:"16" help:"Replicas that must have a submission before it is answered; 0 to 16."`
 }
 
-// Worker holds the settings of the crawling process.
-type Worker struct {
-	Shared
-
-	// Listen is the address of /healthz, /readyz and /metrics; empty for none.
-	Listen string `name:"worker-listen" default:"127.0.0.1:8009" address:"" help:"Address of the worker's /healthz, /readyz and /metrics; empty for none."`
-
+// Crawling holds the settings of what fetches pages.
+type Crawling struct {
 	// PrivateHosts is what may be dialled though it is no public address.
 	PrivateHosts string `name:"private-hosts" help:"What may be dialled though private, comma separated: address:port, address, CIDR, or name:port."`
 
@@ -69,6 +86,9 @@ type Worker struct {
 // variables and without secrets: of keys their number, of a Redis URL all but
 // its userinfo.
 func (c API) Attrs() []slog.Attr { return attrs(c) }
+
+// Attrs is as [API.Attrs].
+func (c AllInOne) Attrs() []slog.Attr { return attrs(c) }
 
 // Attrs is as [API.Attrs].
 func (c Worker) Attrs() []slog.Attr { return attrs(c) }

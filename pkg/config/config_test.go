@@ -42,7 +42,7 @@ func TestLoadAPI(t *testing.T) {
 			RedisURL: "redis://127.0.0.1:6379/0", HostDelay: 500 * time.Millisecond, HostConcurrency: 2,
 			ShutdownGrace: 20 * time.Second, LogLevel: slog.LevelInfo, LogFormat: "json",
 		},
-		Listen: "127.0.0.1:8008", Keys: config.Keys{"a": {keyA}}, MaxRunning: 10,
+		Serving: config.Serving{Listen: "127.0.0.1:8008", Keys: config.Keys{"a": {keyA}}, MaxRunning: 10},
 	}
 	keys := "TRAWL_API_KEYS=a:" + keyA
 	for _, tt := range []struct {
@@ -113,10 +113,57 @@ func TestLoadWorker(t *testing.T) {
 			RedisURL: "redis://127.0.0.1:6379/0", HostDelay: 500 * time.Millisecond, HostConcurrency: 2,
 			ShutdownGrace: 20 * time.Second, LogFormat: "json",
 		},
-		Concurrency: 1024, UserAgent: "TrawlBot/0.1 (+https://example.com/trawl)",
+		Crawling: config.Crawling{Concurrency: 1024, UserAgent: "TrawlBot/0.1 (+https://example.com/trawl)"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// One process for all needs no settings, takes those of both, and has its own defaults.
+func TestLoadAllInOne(t *testing.T) {
+	t.Parallel()
+	defaults := config.AllInOne{
+		Shared: config.Shared{
+			AllowedSources: "*", HostDelay: 500 * time.Millisecond, HostConcurrency: 2,
+			ShutdownGrace: 20 * time.Second, LogFormat: "text",
+		},
+		Serving:  config.Serving{Listen: "127.0.0.1:8008", MaxRunning: 10},
+		Crawling: config.Crawling{Concurrency: 64, UserAgent: "TrawlBot/0.1 (+https://example.com/trawl)"},
+	}
+	for _, tt := range []struct {
+		name      string
+		args, env []string
+		want      func(*config.AllInOne)
+	}{
+		{"nothing given", nil, nil, func(*config.AllInOne) {}},
+		{"what a caller of a server sets", nil, []string{"TRAWL_URL=x", "TRAWL_KEY=y", "TRAWL_KEY_FILE=z"}, func(*config.AllInOne) {}},
+		{
+			"both", []string{"--redis-url=redis://h:1", "--concurrency", "3"},
+			[]string{"TRAWL_API_KEYS=a:" + keyA, "TRAWL_ALLOWED_SOURCES=", "TRAWL_PRIVATE_HOSTS=10.0.0.1", "TRAWL_LOG_FORMAT=json"},
+			func(c *config.AllInOne) {
+				c.RedisURL, c.Concurrency, c.Keys, c.AllowedSources = "redis://h:1", 3, config.Keys{"a": {keyA}}, ""
+				c.PrivateHosts, c.LogFormat = "10.0.0.1", "json"
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := config.LoadAllInOne("up", "Runs.", tt.args, tt.env, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaults
+			tt.want(&want)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+	_, err := config.LoadAllInOne("up", "Runs.", []string{"--max-running=0"}, []string{"TRAWL_URLS=x", "TRAWL_WORKER_LISTEN=:1"}, io.Discard)
+	if want := "TRAWL_URLS: there is no such setting; correct or remove it (--help lists them)\n" +
+		"TRAWL_MAX_RUNNING: 0 is outside 1 to 10000"; err == nil || err.Error() != want {
+		t.Errorf("faults are %v, want %s", err, want)
 	}
 }
 

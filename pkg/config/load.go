@@ -35,15 +35,38 @@ var ErrHelp = errors.New("help was asked for")
 // that have none are filled in all the same, so that a caller can look for more.
 func LoadAPI(args, environ []string, out io.Writer) (API, error) {
 	var c API
-	err := load(&c, "trawl-api", "Takes crawl jobs over HTTP and answers for them.", args, environ, out)
-	return c, err
+	p := program{name: "trawl-api", about: "Takes crawl jobs over HTTP and answers for them.", defaults: deployed}
+	return c, load(&c, p, args, environ, out)
 }
 
 // LoadWorker reads the settings of the crawling process as [LoadAPI] does.
 func LoadWorker(args, environ []string, out io.Writer) (Worker, error) {
 	var c Worker
-	err := load(&c, "trawl-worker", "Works on the crawl jobs that the API took.", args, environ, out)
-	return c, err
+	p := program{name: "trawl-worker", about: "Works on the crawl jobs that the API took.", defaults: deployed}
+	return c, load(&c, p, args, environ, out)
+}
+
+// LoadAllInOne reads the settings of both in one process as [LoadAPI] does. name and
+// about are what its help calls it and says of it.
+func LoadAllInOne(name, about string, args, environ []string, out io.Writer) (AllInOne, error) {
+	var c AllInOne
+	p := program{
+		name: name, about: about, optional: []string{"TRAWL_REDIS_URL", "TRAWL_API_KEYS"},
+		defaults: kong.Vars{"default_redis_url": "", "default_sources": "*", "default_log_format": "text"},
+	}
+	return c, load(&c, p, args, environ, out)
+}
+
+// program is what differs between those that read settings.
+type program struct {
+	name, about string
+	defaults    kong.Vars // of the settings whose default is not the same everywhere
+	optional    []string  // settings that may be empty here
+}
+
+// deployed are the defaults of the processes that are deployed apart.
+var deployed = kong.Vars{
+	"default_redis_url": "redis://127.0.0.1:6379/0", "default_sources": "", "default_log_format": "json",
 }
 
 // loader collects the faults of one load: kong itself stops at the first.
@@ -51,6 +74,8 @@ type loader struct {
 	environ map[string]string
 	faults  []error
 	broken  map[string]bool // settings that have a fault, which further checks skip
+
+	optional []string // settings that may be empty
 }
 
 func (l *loader) fault(setting, format string, args ...any) {
@@ -58,8 +83,8 @@ func (l *loader) fault(setting, format string, args ...any) {
 	l.faults = append(l.faults, In(setting, fmt.Errorf(format, args...)))
 }
 
-func load(target any, name, description string, args, environ []string, out io.Writer) error {
-	l := &loader{environ: map[string]string{}, broken: map[string]bool{}}
+func load(target any, p program, args, environ []string, out io.Writer) error {
+	l := &loader{environ: map[string]string{}, broken: map[string]bool{}, optional: p.optional}
 	for _, e := range environ {
 		if k, v, _ := strings.Cut(e, "="); strings.HasPrefix(k, prefix) {
 			l.environ[k] = v
@@ -69,7 +94,7 @@ func load(target any, name, description string, args, environ []string, out io.W
 	l.refuseUnknown()
 
 	k, err := kong.New(target,
-		kong.Name(name), kong.Description(description), kong.Writers(out, out),
+		kong.Name(p.name), kong.Description(p.about), p.defaults, kong.Writers(out, out),
 		kong.NoDefaultHelp(), kong.Exit(func(int) {}),
 		// Text first, meaning later: a mapper that fails would hide all faults after it.
 		kong.KindMapper(reflect.Int, l.mapper(parseInt)),
@@ -152,9 +177,10 @@ func variable(flag string) string {
 // like ours. Kubernetes sets {SERVICE}_SERVICE_HOST, {SERVICE}_PORT and so on in
 // every pod for each service of the namespace; with a service called trawl, no
 // pod would start. TRAWL_REQUIRE_REDIS is read by the tests, and the services
-// that a test starts inherit it.
+// that a test starts inherit it. The last two are read by who calls a server, in
+// a shell that may well start one, too.
 var foreign = regexp.MustCompile(
-	`^TRAWL_(?:(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)|REQUIRE_REDIS)$`)
+	`^TRAWL_(?:(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)|REQUIRE_REDIS|URL|KEY(?:_FILE)?)$`)
 
 func (l *loader) refuseUnknown() {
 	known := map[string]bool{}
@@ -340,7 +366,7 @@ func (l *loader) check(own []setting, c reflect.Value) {
 		case string:
 			l.checkString(s, name, value)
 		case Keys:
-			if len(value) == 0 {
+			if len(value) == 0 && !slices.Contains(l.optional, name) {
 				l.fault(name, "it is required: give at least one tenant:key")
 			}
 		}
@@ -352,7 +378,7 @@ func (l *loader) checkString(s setting, name, value string) {
 		l.fault(name, "%q is not one of %s", value, strings.Join(oneof, ", "))
 	}
 	if value == "" {
-		if s.has("nonempty") {
+		if s.has("nonempty") && !slices.Contains(l.optional, name) {
 			l.fault(name, "it may not be empty")
 		}
 		return
