@@ -1,0 +1,25 @@
+// Package client is the Go client of Trawl's HTTP API: what other services import to
+// submit crawl jobs and to read what became of them.
+//
+//	c, err := client.New("http://127.0.0.1:8008", key)
+//	job, err := c.Submit(ctx, client.Spec{SeedURL: "https://docs.example.org/", MaxPages: 50})
+//	ended, err := c.Wait(ctx, job.ID)
+//	for page, err := range c.Records(ctx, job.ID) { … }
+//
+// Every call takes a context, which bounds it with all its repetitions. All calls can be
+// sent again without harm: reads, cancels, deletions, and submissions, which always carry
+// an idempotency key. So a call is repeated, up to five tries in all, when no whole answer
+// came or the service or a gateway says 429, 500, 502, 503 or 504: after a random pause
+// that grows, not before the time that the service named, and not beyond the end of the
+// context. [WithRetries] changes the number. [Client.Wait] and [Follow] outlast any
+// outage.
+//
+// A refusal is an [*Error] with a stable [Code]:
+//
+//	if errors.Is(err, client.CodeNotFound) { … }
+//
+// Every error begins with the call that failed, such as "submit: ", and wraps its cause.
+// None shows the key, and all texts that came over the network are fit for a terminal.
+//
+// The package needs nothing but the standard library.
+package client

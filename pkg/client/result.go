@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// Format is one of the forms of a whole result.
+type Format string
+
+// The formats: the status with records and errors in it, or the records alone, one a line.
+const (
+	JSON   Format = "json"
+	NDJSON Format = "ndjson"
+)
+
+// Result downloads the whole result of an ended job. The caller closes it. Neither its
+// size nor its time is bounded but by ctx, which must last until all is read. A download
+// that was cut ends in an error that is [io.ErrUnexpectedEOF], never in io.EOF; it is not
+// taken up again.
+func (c *Client) Result(ctx context.Context, id string, format Format) (io.ReadCloser, error) {
+	q, err := ofJob("read result of", http.MethodGet, id, "/result")
+	if err != nil {
+		return nil, err
+	}
+	q.stream = true
+	if format != "" {
+		q.query = url.Values{"format": {string(format)}}
+	}
+	var d *download
+	err = c.do(ctx, q, func(resp *http.Response) error {
+		if err := c.downloadable(resp, format); err != nil {
+			return err
+		}
+		d = &download{body: resp.Body, call: q.call}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// downloadable says why an answer of success is no result of the format.
+func (c *Client) downloadable(resp *http.Response, format Format) error {
+	// A format that is not here is one of a newer service, which knows its type.
+	want := map[Format]string{"": jsonType, JSON: jsonType, NDJSON: ndjsonType}[format]
+	if got := media(resp); want != "" && got != want {
+		start, err := io.ReadAll(io.LimitReader(resp.Body, maxCleaned))
+		if err != nil {
+			start = nil // what is wrong is known without it
+		}
+		return c.foreign(resp, start, "it should be "+want)
+	}
+	// An answer that ends where the connection does ends the same way when it is cut.
+	// What was compressed has a checksum at its end.
+	chunked := len(resp.TransferEncoding) > 0
+	if resp.ProtoMajor == 1 && resp.ContentLength < 0 && !chunked && !resp.Uncompressed {
+		return c.foreign(resp, nil, "it does not say where it ends, so that half of it would look whole; "+
+			"a proxy in between speaks HTTP/1.0")
+	}
+	return nil
+}
+
+// download is the body of a result that tells its end from a cut.
+type download struct {
+	body io.ReadCloser
+	call string
+	n    int64 // bytes read
+	err  error // of the read that ended it
+}
+
+// Read implements io.Reader.
+func (d *download) Read(p []byte) (int, error) {
+	if d.err != nil {
+		return 0, d.err
+	}
+	n, err := d.body.Read(p)
+	d.n += int64(n)
+	switch {
+	case err == nil || err == io.EOF: //nolint:errorlint // as io.Reader says; a wrapped one is a cut
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = fmt.Errorf("%s: cut after %d bytes: %w", d.call, d.n, err)
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("%s: ended after %d bytes: %w", d.call, d.n, err)
+	default:
+		err = fmt.Errorf("%s: cut after %d bytes: %w: %w", d.call, d.n, io.ErrUnexpectedEOF, err)
+	}
+	d.err = err
+	return n, err
+}
+
+// Close implements io.Closer. What was not read is not waited for.
+func (d *download) Close() error { return d.body.Close() }
