@@ -190,6 +190,10 @@ func (s *Server) Addr() string {
 	return s.listener.Addr().String()
 }
 
+// Failed delivers why serving ended by itself, at most once: for whoever does not use
+// [Server.Run].
+func (s *Server) Failed() <-chan error { return s.failed }
+
 // Stop takes no new connections, lets requests end until ctx does, and drops the
 // rest; its error is then ctx's. Stopping twice, or before a start, is harmless.
 func (s *Server) Stop(ctx context.Context) error {

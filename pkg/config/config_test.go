@@ -139,7 +139,8 @@ func TestLoadAllInOne(t *testing.T) {
 		{"nothing given", nil, nil, func(*config.AllInOne) {}},
 		{"what a caller of a server sets", nil, []string{"TRAWL_URL=x", "TRAWL_KEY=y", "TRAWL_KEY_FILE=z"}, func(*config.AllInOne) {}},
 		{
-			"both", []string{"--redis-url=redis://h:1", "--concurrency", "3"},
+			"both",
+			[]string{"--redis-url=redis://h:1", "--concurrency", "3"},
 			[]string{"TRAWL_API_KEYS=a:" + keyA, "TRAWL_ALLOWED_SOURCES=", "TRAWL_PRIVATE_HOSTS=10.0.0.1", "TRAWL_LOG_FORMAT=json"},
 			func(c *config.AllInOne) {
 				c.RedisURL, c.Concurrency, c.Keys, c.AllowedSources = "redis://h:1", 3, config.Keys{"a": {keyA}}, ""
