@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"example.com/trawl/deployments/trawl/watch"
+	"example.com/trawl/pkg/client"
+)
+
+// resultsCommand writes what a job has found.
+type resultsCommand struct {
+	ID     string `arg:"" name:"id" help:"The job."`
+	Follow bool   `short:"f" help:"Go on until the job has ended."`
+
+	outputFlags
+	Server serverFlags `embed:""`
+}
+
+// Help returns an example for the help of the command.
+func (*resultsCommand) Help() string {
+	return "Pages come in the order in which they were recorded, also while the job runs.\n\nExample:\n\n" +
+		"    trawl results JOB --follow -o pages.ndjson"
+}
+
+// Run executes the command.
+func (c *resultsCommand) Run(ctx context.Context, s *session) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
+	srv, err := c.Server.connect(s)
+	if err != nil {
+		return err
+	}
+	defer srv.CloseIdleConnections()
+	ctx, cancel := s.interruptible(ctx)
+	defer cancel()
+	at := call{url: srv.url, job: c.ID}
+	// The file is opened, and emptied, when there is a job to write.
+	if err := c.await(ctx, srv); err != nil {
+		return at.explain(err)
+	}
+	out, err := c.open(s, func(w io.Writer) io.Writer { return w })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.close()) }()
+	if c.Format == formatJSON {
+		return writeDocument(ctx, srv, at, out)
+	}
+	for record, err := range srv.Records(ctx, c.ID, following(c.Follow)...) {
+		if err != nil {
+			return at.explain(err)
+		}
+		if err := out.record(&record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await returns when the results can be read: at once, or for the document, which an ended
+// job alone has, with --follow at the end of the job.
+func (c *resultsCommand) await(ctx context.Context, srv *server) error {
+	if c.Format == formatJSON && c.Follow {
+		_, err := srv.Wait(ctx, c.ID)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	job, err := srv.Job(ctx, c.ID)
+	if err == nil && c.Format == formatJSON && !job.State.Terminal() {
+		return &client.Error{Code: client.CodeJobNotTerminal}
+	}
+	return err
+}
+
+func following(follow bool) []client.ReadOption {
+	if follow {
+		return []client.ReadOption{client.Follow()}
+	}
+	return nil
+}
+
+// writeDocument writes the whole result of a job that has ended.
+func writeDocument(ctx context.Context, srv *server, at call, out *output) error {
+	body, err := srv.Result(ctx, at.job, client.JSON)
+	if err != nil {
+		return at.explain(err)
+	}
+	defer body.Close()
+	err = out.document(body)
+	if _, ok := errors.AsType[*outputError](err); ok {
+		return err
+	}
+	return at.explain(err)
+}
+
+// errorsCommand shows the pages of a job that failed.
+type errorsCommand struct {
+	ID     string `arg:"" name:"id" help:"The job."`
+	Follow bool   `short:"f" help:"Go on until the job has ended."`
+	JSON   bool   `name:"json" help:"Write them as the server sends them, one a line."`
+
+	Server serverFlags `embed:""`
+}
+
+// Help returns an example for the help of the command.
+func (*errorsCommand) Help() string { return "Example:\n\n    trawl errors JOB" }
+
+// Run executes the command.
+func (c *errorsCommand) Run(ctx context.Context, s *session) error {
+	srv, err := c.Server.connect(s)
+	if err != nil {
+		return err
+	}
+	defer srv.CloseIdleConnections()
+	ctx, cancel := s.interruptible(ctx)
+	defer cancel()
+	at := call{url: srv.url, job: c.ID}
+	for page, err := range srv.Errors(ctx, c.ID, following(c.Follow)...) {
+		if err != nil {
+			return at.explain(err)
+		}
+		if c.JSON {
+			err = writeJSON(s, page.Raw)
+		} else {
+			_, err = fmt.Fprintln(s.stdout, watch.Clean(failureText(&page)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failureText returns a failed page in one line. It is not cut: the URLs are to be used.
+func failureText(e *client.PageError) string {
+	text := fmt.Sprintf("%-12s  %s", e.ErrorType, e.URL)
+	if e.URL != e.SourceURL && e.SourceURL != "" {
+		text += "  redirected from " + e.SourceURL
+	}
+	if e.DiscoveredOn != "" {
+		text += "  linked from " + e.DiscoveredOn
+	}
+	if e.Message != "" {
+		text += "  " + e.Message
+	}
+	return text
+}
