@@ -131,6 +131,19 @@ func (g *Guard) check(host, network, address string) error {
 	return nil
 }
 
+// open is a guard that allows nothing private.
+var open = New(Policy{})
+
+// Public reports whether a guard of the zero [Policy] would let an address be dialled: for
+// who wants to know before, such as a command that opens what a person names.
+func Public(a netip.Addr) bool {
+	network := "tcp6"
+	if a.Unmap().Is4() {
+		network = "tcp4"
+	}
+	return open.check("", network, netip.AddrPortFrom(a, 443).String()) == nil
+}
+
 // tunnelsIPv4 reports whether a is an ISATAP address (RFC 5214 section 6.1):
 // any /64 followed by 0000:5efe or 0200:5efe and an IPv4 address, to which a
 // router with that interface would unwrap the packet.

@@ -371,3 +371,20 @@ func TestDialAllowedName(t *testing.T) {
 		t.Errorf("other name: %v, want a refusal", err)
 	}
 }
+
+func TestPublic(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]bool{
+		"93.184.216.34": true, "2606:4700::1": true, "::ffff:93.184.216.34": false,
+		"127.0.0.1": false, "10.0.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "100.100.1.1": false,
+		"198.18.0.1": false, "0.0.0.0": false, "::1": false, "fe80::1": false, "fe80::1%eth0": false, "fd00::1": false,
+		"64:ff9b::5db8:d822": false, "168.63.129.16": false,
+	} {
+		if got := Public(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s: %v", addr, got)
+		}
+	}
+	if Public(netip.Addr{}) {
+		t.Error("no address is public")
+	}
+}
