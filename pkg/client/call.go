@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -218,22 +219,23 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // Bounds of the pauses between two looks at something that is not there yet. The first
-// is short, since a small job is over soon; the longest costs a long job nothing.
+// is short, since a small job is over soon; the longest, unless [WithLongestLook] sets
+// another, costs a long job nothing.
 const (
 	firstLook   = 100 * time.Millisecond
 	longestLook = 2 * time.Second
 )
 
-// patience paces repeated looks: each pause is half as long again as the one before.
-// The zero value begins at [firstLook].
-type patience struct{ next time.Duration }
+// patience paces repeated looks: each pause is half as long again as the one before,
+// from [firstLook] to longest, or [longestLook] when that is zero.
+type patience struct{ next, longest time.Duration }
 
 func (p *patience) reset() { p.next = 0 }
 
 // pause waits for the next look, at least as long as the service asked for with err,
 // which is nil when the look before succeeded. It returns the error of ctx when that ended.
 func (p *patience) pause(ctx context.Context, err error) error {
-	p.next = min(longestLook, max(firstLook, p.next+p.next/2))
+	p.next = min(cmp.Or(p.longest, longestLook), max(firstLook, p.next+p.next/2))
 	// Up to a fifth more or less, so that many that wait do not ask in step.
 	d := p.next*4/5 + rand.N(p.next*2/5)
 	pause(ctx, max(d, retryAfter(err)))

@@ -42,6 +42,7 @@ type Client struct {
 	conceal   func(string) string
 
 	retries int
+	look    time.Duration // longest pause between two looks
 }
 
 // New makes a client of the service at base, such as http://127.0.0.1:8008, that shows
@@ -57,7 +58,7 @@ func New(base, key string, options ...Option) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		base: root, retries: defaultRetries,
+		base: root, retries: defaultRetries, look: longestLook,
 		authorize: func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+key) },
 		conceal:   func(s string) string { return strings.ReplaceAll(s, key, "[key]") },
 	}
@@ -87,6 +88,13 @@ func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h
 // pass; the default is 4, and 0 or less repeats nothing. [Client.Wait] and [Follow]
 // go on over outages all the same.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = n } }
+
+// WithLongestLook sets the longest pause between two looks of [Client.Wait], and of what
+// [Follow]s: 2 s by default, less for who shows a person how it goes on. Below a tenth of
+// a second it is a tenth of a second.
+func WithLongestLook(d time.Duration) Option {
+	return func(c *Client) { c.look = max(d, firstLook) }
+}
 
 // CloseIdleConnections closes the connections that no call uses now. The client can be
 // used afterwards.

@@ -114,10 +114,10 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 
 // Wait reads the status of a job until it has ended, however, and returns the last. Every
 // status that it read is handed to each of seen first. It looks after a tenth of a second
-// and then less and less often, down to every two seconds, and waits over outages: only a
+// and then less and less often, down to every two seconds (see [WithLongestLook]), and waits over outages: only a
 // refusal, such as [CodeNotFound], or the end of ctx ends it before the job has.
 func (c *Client) Wait(ctx context.Context, id string, seen ...func(*Job)) (*Job, error) {
-	var p patience
+	p := patience{longest: c.look}
 	for {
 		job, err := c.job(ctx, waitFor, http.MethodGet, id, "")
 		if err != nil && (ctx.Err() != nil || !temporary(err)) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"time"
 )
 
 // ReadOption changes how a list of a job is read.
@@ -16,6 +17,7 @@ type reading struct {
 	follow bool
 	cursor string
 	size   int
+	look   time.Duration // longest pause between two looks at what is followed
 }
 
 // Follow goes on until the job has ended and all is read, waiting for what is still to
@@ -32,14 +34,14 @@ func PageSize(n int) ReadOption { return func(r *reading) { r.size = n } }
 // are there now, or with [Follow] all that will be. An error is the last that it yields,
 // with a zero Record. Each range over it begins anew.
 func (c *Client) Records(ctx context.Context, id string, options ...ReadOption) iter.Seq2[Record, error] {
-	return walk(ctx, readingOf(recordsOf, id, options), func(cursor string, limit int) (*Page[Record], error) {
+	return walk(ctx, c.readingOf(recordsOf, id, options), func(cursor string, limit int) (*Page[Record], error) {
 		return c.RecordPage(ctx, id, cursor, limit)
 	})
 }
 
 // Errors walks the pages of a job that failed, as [Client.Records] does.
 func (c *Client) Errors(ctx context.Context, id string, options ...ReadOption) iter.Seq2[PageError, error] {
-	return walk(ctx, readingOf(errorsOf, id, options), func(cursor string, limit int) (*Page[PageError], error) {
+	return walk(ctx, c.readingOf(errorsOf, id, options), func(cursor string, limit int) (*Page[PageError], error) {
 		return c.ErrorPage(ctx, id, cursor, limit)
 	})
 }
@@ -61,8 +63,8 @@ const (
 	errorsOf  = "read errors of"
 )
 
-func readingOf(verb, id string, options []ReadOption) reading {
-	r := reading{call: aboutJob(verb, id)}
+func (c *Client) readingOf(verb, id string, options []ReadOption) reading {
+	r := reading{call: aboutJob(verb, id), look: c.look}
 	for _, option := range options {
 		option(&r)
 	}
@@ -92,7 +94,7 @@ func walk[T any](
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
-		w := walker{reading: r}
+		w := walker{reading: r, patience: patience{longest: r.look}}
 		for !w.done {
 			page, err := read(w.cursor, w.size)
 			if err != nil {

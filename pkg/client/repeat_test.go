@@ -416,6 +416,23 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// Who shows a person how it goes on looks more often.
+func TestLongestLook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newService(t, waiting(20)...)
+		client.WithLongestLook(200 * time.Millisecond)(c)
+		if _, err := c.Wait(t.Context(), "j1"); err != nil {
+			t.Fatal(err)
+		}
+		for i, gap := range gaps(s) {
+			if gap > 241*time.Millisecond {
+				t.Errorf("pause %d is %v, want about 200ms at most", i, gap)
+			}
+		}
+	})
+}
+
 // A job that ended is an answer, however it ended; a state that is not known is not an end.
 func TestWaitForEachState(t *testing.T) {
 	t.Parallel()
