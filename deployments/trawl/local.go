@@ -36,6 +36,8 @@ const (
 const (
 	lookupWithin = 5 * time.Second // the addresses of all hosts
 	stopWithin   = 5 * time.Second // the process
+
+	lookLocal = 200 * time.Millisecond // between two looks at the job
 )
 
 // tenant is whose jobs they are when nobody said.
@@ -59,7 +61,7 @@ func territoryOf(ctx context.Context, urls []crawl.URL, scope client.Scope) terr
 	for _, u := range urls {
 		sources = append(sources, sourcesOf(u, scope)...)
 		addrs := addresses(ctx, u.Hostname())
-		if len(addrs) > 0 && !slices.ContainsFunc(addrs, isPublic) {
+		if len(addrs) > 0 && !slices.ContainsFunc(addrs, netguard.Public) {
 			for _, a := range addrs {
 				private = append(private, net.JoinHostPort(a.String(), u.Port()))
 			}
@@ -111,17 +113,6 @@ func addresses(ctx context.Context, host string) []netip.Addr {
 	return found
 }
 
-// Ranges that are private in use though [netip.Addr.IsPrivate] leaves them out: carrier-grade
-// NAT, where overlay networks live, and the benchmark range, which local proxies answer with.
-var innerNetworks = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("198.18.0.0/15")}
-
-// isPublic reports whether an address can be left to the guard of the crawler. It decides
-// only what is opened by name; the guard judges every address that is dialled.
-func isPublic(a netip.Addr) bool {
-	return a.IsGlobalUnicast() && !a.IsPrivate() &&
-		!slices.ContainsFunc(innerNetworks, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
 // localOptions say how the all-in-one inside `trawl crawl` is made.
 type localOptions struct {
 	territory
@@ -161,7 +152,7 @@ func startLocal(ctx context.Context, s *session, o localOptions) (*server, func(
 			o.logger.WarnContext(ctx, "stop of the crawler", slog.Any("error", err))
 		}
 	}
-	c, err := client.New(process.URL(), key)
+	c, err := client.New(process.URL(), key, client.WithLongestLook(lookLocal))
 	if err != nil {
 		stop()
 		return nil, nil, failuref("The crawler cannot be reached: %w", err)

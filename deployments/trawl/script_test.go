@@ -70,7 +70,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": cmdExits, "ndjson": cmdNDJSON, "capture": cmdCapture,
+			"exits": cmdExits, "ndjson": cmdNDJSON, "capture": cmdCapture, "write": cmdWrite,
 		},
 		Condition: func(cond string) (bool, error) {
 			if path, ok := strings.CutPrefix(cond, "file:"); ok {
@@ -134,6 +134,14 @@ func cmdNDJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if n != want {
 		ts.Fatalf("%d lines, want %d", n, want)
 	}
+}
+
+// cmdWrite writes a line into a file: write FILE TEXT.
+func cmdWrite(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: write FILE TEXT")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(args[1]+"\n"), 0o600))
 }
 
 // cmdCapture sets a variable to what a group matched: capture NAME FILE REGEXP.

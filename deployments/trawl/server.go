@@ -5,12 +5,16 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"example.com/trawl/pkg/client"
 )
 
 // defaultURL is where `trawl up` listens when nothing else is said.
 const defaultURL = "http://127.0.0.1:8008"
+
+// lookServer is the longest pause between two looks at a job of a server: a person watches.
+const lookServer = 500 * time.Millisecond
 
 // maxKeyFile bounds the file of a key in bytes, so that the path of a device does not fill memory.
 const maxKeyFile = 4096
@@ -41,7 +45,7 @@ func (f *serverFlags) connect(s *session) (*server, error) {
 	if key == "" {
 		return nil, failuref("There is no key for the server at %s: set TRAWL_KEY, or name a file with --key-file.", url)
 	}
-	c, err := client.New(url, key)
+	c, err := client.New(url, key, client.WithLongestLook(lookServer))
 	if err != nil {
 		text := strings.ReplaceAll(err.Error(), "trawl client: ", "")
 		return nil, failuref("%s\n--url or TRAWL_URL names the server, TRAWL_KEY or --key-file the key.", capitalised(text))

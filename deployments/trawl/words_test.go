@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -156,19 +155,6 @@ func TestUnknownHost(t *testing.T) {
 	want := territory{sources: "nowhere.invalid"}
 	if got := territoryOf(ctx, []crawl.URL{u}, client.ScopeHost); got != want {
 		t.Errorf("%+v, want %+v", got, want)
-	}
-}
-
-func TestIsPublic(t *testing.T) {
-	t.Parallel()
-	for addr, want := range map[string]bool{
-		"93.184.216.34": true, "2606:4700::1": true,
-		"127.0.0.1": false, "10.0.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "100.100.1.1": false,
-		"198.18.0.1": false, "0.0.0.0": false, "::1": false, "fe80::1": false, "fd00::1": false,
-	} {
-		if got := isPublic(netip.MustParseAddr(addr)); got != want {
-			t.Errorf("%s: %v", addr, got)
-		}
 	}
 }
 
