@@ -60,7 +60,7 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {
-		p := parser{document: at, links: true, maxLinks: DefaultMaxLinks}
+		p := parser{document: at, links: true, maxLinks: DefaultMaxLinks, product: "TestBot"}
 		p.parseHTML(p.decode(page, "utf-8"))
 		if len(p.found) != 20 {
 			b.Fatalf("%d links", len(p.found))
@@ -75,7 +75,7 @@ func BenchmarkFetch(b *testing.B) {
 	b.ReportAllocs()
 	report := reportCPU(b)
 	for b.Loop() {
-		res, err := f.Fetch(b.Context(), Request{URL: u, Links: true})
+		res, err := f.Fetch(b.Context(), Request{URL: u, Links: true, Product: "TestBot"})
 		if err != nil || len(res.Links) != 20 {
 			b.Fatalf("%d links, %v", len(res.Links), err)
 		}
@@ -96,4 +96,17 @@ func BenchmarkDrive(b *testing.B) {
 		}
 	}
 	report()
+}
+
+// BenchmarkDigest is what the digest costs of a page of the bench job.
+func BenchmarkDigest(b *testing.B) {
+	page := []byte(benchPage())
+	b.SetBytes(int64(len(page)))
+	report := reportCPU(b)
+	defer report()
+	for b.Loop() {
+		if digestOf(page) == (Digest{}) {
+			b.Fatal("no digest")
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"compress/flate"
 	"compress/zlib"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
@@ -120,9 +121,7 @@ func (x *exchange) readBody(res *http.Response) error {
 		}
 		err = x.body.fill(r, int(limit)+1)
 	default:
-		var n int64
-		n, err = io.CopyN(io.Discard, r, limit+1-x.body.n)
-		x.body.n += n
+		err = x.skim(r, limit+1-x.body.n)
 	}
 	switch {
 	case cut && (err == nil || errors.Is(err, errDecodedLimit)):
@@ -134,6 +133,13 @@ func (x *exchange) readBody(res *http.Response) error {
 	case x.body.n > limit && !cut:
 		return x.tooLarge()
 	}
+	switch {
+	case x.body.n == 0:
+	case x.hash != nil:
+		x.digest = Digest(x.hash.Sum(nil)[:len(Digest{})])
+	default:
+		x.digest = digestOf(x.body.buf)
+	}
 	if x.compressed {
 		// Behind the last coding's end there may be padding; reading it to the end
 		// of the message keeps the connection.
@@ -142,25 +148,52 @@ func (x *exchange) readBody(res *http.Response) error {
 	return nil
 }
 
+func digestOf(body []byte) Digest {
+	sum := sha256.Sum256(body)
+	return Digest(sum[:len(Digest{})])
+}
+
+// skim reads up to n bytes more of a body that is not parsed, for its size and
+// digest. Like io.CopyN it returns io.EOF when there are fewer.
+func (x *exchange) skim(r io.Reader, n int64) error {
+	x.hash = sha256.New()
+	x.hash.Write(x.body.buf)
+	rest := io.LimitedReader{R: r, N: n}
+	m, err := io.CopyBuffer(x.hash, &rest, x.body.buf[:cap(x.body.buf)])
+	x.body.n += m
+	if err == nil && rest.N > 0 {
+		err = io.EOF
+	}
+	return err
+}
+
 func (x *exchange) tooLarge() error {
 	return crawl.Faultf(crawl.CodeBodyTooLarge, "The page is larger than %d bytes.", x.fetcher.opts.MaxBodyBytes)
 }
 
-// bodyFault tells a message that broke off from one that does not decode.
+// bodyFault is what ended the reading of a body.
 func (x *exchange) bodyFault(raw *rawReader, err error) error {
-	switch {
-	case errors.Is(err, errDecodedLimit):
+	if errors.Is(err, errDecodedLimit) {
 		return x.tooLarge()
+	}
+	return decodeFault(x.what, raw, x.compressed, err)
+}
+
+// decodeFault tells a message that broke off from one that does not decode.
+func decodeFault(what string, raw *rawReader, compressed bool, err error) error {
+	switch {
 	case raw.err != nil && !errors.Is(raw.err, io.EOF):
 		return raw.err // the network's fault, whatever the decoder made of it
-	case errors.Is(err, io.ErrUnexpectedEOF) || !x.compressed:
+	case errors.Is(err, io.ErrUnexpectedEOF) || !compressed:
 		return err
 	}
 	if f, ok := errors.AsType[*crawl.Fault](err); ok {
 		return f
 	}
 	return &crawl.Fault{
-		Code: crawl.CodeContentEncoding, Message: "The page does not decode as its Content-Encoding says.", Err: err,
+		Code:    crawl.CodeContentEncoding,
+		Message: "The " + what + " does not decode as its Content-Encoding says.",
+		Err:     err,
 	}
 }
 
@@ -211,20 +244,22 @@ func decoder(lines []string, raw io.Reader, limit int64) (r io.Reader, release f
 	for _, line := range lines {
 		for c := range strings.SplitSeq(line, ",") {
 			switch c = strings.ToLower(strings.TrimSpace(c)); c {
-			case "", "identity":
+			case "", "identity", "none", "utf-8", "utf8", "7bit", "8bit", "binary":
+				// The last ones are no codings, but servers that mean a charset or a
+				// transfer encoding of mail write them, and browsers show the page.
 			case "x-gzip":
 				codings = append(codings, "gzip")
 			case "gzip", "br", "deflate", "zstd":
 				codings = append(codings, c)
 			default:
 				return nil, nil, crawl.Faultf(crawl.CodeContentEncoding,
-					"The page is encoded as %q, which is not supported.", clip(printable(c), 40))
+					"The answer is encoded as %q, which is not supported.", clip(printable(c), 40))
 			}
 		}
 	}
 	if len(codings) > maxCodings {
 		return nil, nil, crawl.Faultf(crawl.CodeContentEncoding,
-			"The page is encoded %d times; at most %d are undone.", len(codings), maxCodings)
+			"The answer is encoded %d times; at most %d are undone.", len(codings), maxCodings)
 	}
 	r, release = raw, func() {}
 	for i := len(codings) - 1; i >= 0; i-- {

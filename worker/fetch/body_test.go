@@ -66,6 +66,7 @@ func TestNotHTML(t *testing.T) {
 			32,
 		},
 		{"no content", raw("HTTP/1.1 204 No Content\r\n\r\n"), "", 0},
+		{"reset content", raw("HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n"), "", 0},
 		{"empty body with a coding", encoded("gzip", nil), "text/html", 0},
 	}
 	for _, tt := range tests {

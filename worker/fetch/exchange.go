@@ -3,16 +3,16 @@ package fetch
 import (
 	"context"
 	"errors"
+	"hash"
 	"io"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/gocolly/colly/v2"
 
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/worker/robots"
 )
 
 const (
@@ -28,21 +28,24 @@ var errStop = errors.New("fetch: redirect to another origin")
 // exchange is one fetch: the state that colly's callbacks, the redirect handler
 // and the transport share. It is used by one goroutine at a time.
 type exchange struct {
+	progress
 	fetcher *Fetcher
 	req     Request
-	start   time.Time
+	// ownHeader is the whole header of a request.
+	ownHeader http.Header
+	start     time.Time
+	took      time.Duration // to the end of the last answer
 
 	at     crawl.URL // the URL being requested
 	next   crawl.URL // where the last answer redirects to
-	hops   int
-	chain  []hop
-	seen   []crawl.Key
+	trail  trail
 	hopErr error
 
-	status     int // of the last answer, 0 before it
-	inBody     bool
+	header     http.Header // of the last answer
 	compressed bool
 	body       *body
+	hash       hash.Hash // of a body that is not kept
+	digest     Digest
 	media      string // content type as recorded
 	label      string // charset parameter of the header
 	html       bool
@@ -50,12 +53,6 @@ type exchange struct {
 
 	page      parser
 	seenArray [4]crawl.Key
-}
-
-// hop is one redirect that was answered.
-type hop struct {
-	status int
-	from   crawl.URL
 }
 
 // run does the exchange through a collector of its own: colly's dedupe,
@@ -71,15 +68,11 @@ func (x *exchange) run(ctx context.Context) error {
 	c.ParseHTTPErrorResponse = true
 	c.MaxBodySize = 0 // counts compressed bytes; see readBody for ours
 	c.SetRequestTimeout(0)
-	c.DisableCookies()
+	c.DisableCookies() // RoundTrip sends and keeps those of Request.Jar
 	c.WithTransport(x)
 	c.SetRedirectHandler(x.redirect)
 	c.OnResponse(x.parse)
-	header := make(http.Header, len(x.fetcher.header)+1)
-	for k, v := range x.fetcher.header {
-		header[k] = v
-	}
-	return c.Request(http.MethodGet, x.at.String(), nil, nil, header)
+	return c.Request(http.MethodGet, x.at.String(), nil, nil, x.ownHeader)
 }
 
 // RoundTrip implements http.RoundTripper around the shared transport. It sends
@@ -87,44 +80,23 @@ func (x *exchange) run(ctx context.Context) error {
 // net/http reads it, and takes the body, decoded and within the limit, so that
 // colly finds nothing left to misread.
 func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
-	// Colly and net/url parse the URL again. Whatever they make of it, nothing
-	// but the origin that was checked is contacted, and the target is sent as
-	// the frontier knows it.
-	if req.URL.Host != x.at.Host() || req.URL.Scheme != x.at.Scheme() {
-		return nil, &crawl.Fault{
-			Code:    crawl.CodeInvalidURL,
-			Message: "The URL is read differently by different parsers; it was not requested.",
-		}
-	}
-	if target := x.at.RequestURI(); target != req.URL.RequestURI() && !strings.HasPrefix(target, "//") {
-		exact := *req
-		exact.URL = &url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host, Opaque: target}
-		req = &exact
-	}
-	x.status, x.inBody = 0, false
-	res, err := x.fetcher.transport.RoundTrip(req)
+	x.status, x.inBody, x.header = 0, false, nil
+	out, err := x.outgoing(req)
 	if err != nil {
 		return nil, err
 	}
-	x.status, x.inBody = res.StatusCode, true
-	switch {
-	case res.StatusCode >= 200 && res.StatusCode <= 299:
-		err = x.readBody(res)
-		_ = res.Body.Close()
-	case redirects(res.StatusCode):
-		drain(res.Body)
-		x.next, err = location(x.at, res.Header["Location"])
-		if err == nil {
-			res.Header["Location"] = []string{x.next.String()}
-		}
-	default:
-		if res.StatusCode >= 200 {
-			drain(res.Body)
-		} else {
-			_ = res.Body.Close() // 101: the connection itself
-		}
-		err = statusFault(res)
+	res, err := x.fetcher.transport.RoundTrip(out)
+	if err != nil {
+		return nil, err
 	}
+	x.status, x.inBody, x.header = res.StatusCode, true, res.Header
+	if x.req.Jar != nil && keepCookies(x.req.Jar, req.URL, res) {
+		// A page that sets a cookie and redirects to itself has not answered yet;
+		// the limit of redirects ends those that do so again and again.
+		x.trail.seen = x.trail.seen[:0]
+	}
+	err = x.answered(res)
+	x.took = time.Since(x.start)
 	if err != nil {
 		return nil, err
 	}
@@ -133,46 +105,45 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// redirects reports whether a status is a redirect status of the Fetch standard;
-// these are also what net/http follows.
-func redirects(status int) bool {
-	switch status {
-	case 301, 302, 303, 307, 308:
-		return true
+// outgoing makes the request of net/http the one that is sent.
+func (x *exchange) outgoing(req *http.Request) (*http.Request, error) {
+	out, err := exact(req, x.at)
+	if err != nil || x.req.Jar == nil {
+		return out, err
 	}
-	return false
+	return withCookies(out, req.URL, x.req.Jar), nil
 }
 
-// location returns where the Location lines of an answer of base lead. Several
-// that differ are refused, as browsers do: each party would follow another one.
-func location(base crawl.URL, lines []string) (crawl.URL, error) {
-	lines = slices.Compact(slices.Clone(lines))
-	if len(lines) == 1 && strings.TrimSpace(lines[0]) != "" {
-		to, err := base.Resolve(lines[0])
+// answered takes the body of an answer, or says why it is no page.
+func (x *exchange) answered(res *http.Response) (err error) {
+	switch {
+	case res.StatusCode == http.StatusPartialContent && !isWhole(res.Header["Content-Range"]):
+		drain(res.Body)
+		return partFault(x.what, res.StatusCode)
+	case res.StatusCode >= 200 && res.StatusCode <= 299:
+		err = x.readBody(res)
+		_ = res.Body.Close()
+		return err
+	case redirects(res.StatusCode):
+		drain(res.Body)
+		x.next, err = location(x.what, x.at, res.Header["Location"])
 		if err == nil {
-			return to, nil
+			res.Header["Location"] = []string{x.next.String()}
 		}
-		return crawl.URL{}, &crawl.Fault{
-			Code: crawl.CodeBadRedirect, Message: "The page redirects to what is no http or https URL.", Err: err,
-		}
+		return err
+	case res.StatusCode >= 200:
+		drain(res.Body)
+	default:
+		_ = res.Body.Close() // 101: the connection itself
 	}
-	if len(lines) > 1 {
-		return crawl.URL{}, crawl.Faultf(crawl.CodeBadRedirect, "The page redirects to several places at once.")
-	}
-	return crawl.URL{}, crawl.Faultf(crawl.CodeBadRedirect, "The page redirects without saying where to.")
+	return statusFault(res)
 }
 
 // redirect is colly's redirect handler; it replaces the limit of net/http too.
 // An error of it ends the fetch.
 func (x *exchange) redirect(req *http.Request, _ []*http.Request) error {
-	x.chain = append(x.chain, hop{x.status, x.at})
-	x.hops++
-	key := x.next.Key()
-	if slices.Contains(x.seen, key) {
-		return x.redirectFault(crawl.CodeRedirectLoop, "The page redirects in a loop")
-	}
-	if x.hops > x.fetcher.opts.MaxRedirects {
-		return x.redirectFault(crawl.CodeTooManyRedirects, "The page redirects too often")
+	if err := x.trail.add(x.status, x.at, x.next); err != nil {
+		return err
 	}
 	if x.next.Origin() != x.at.Origin() {
 		return errStop
@@ -182,62 +153,69 @@ func (x *exchange) redirect(req *http.Request, _ []*http.Request) error {
 			return x.hopErr
 		}
 	}
-	x.seen = append(x.seen, key)
 	x.at, x.next = x.next, crawl.URL{}
-	req.Header.Del("Referer") // a fetch does not tell where it was
-	return nil
-}
-
-// redirectFault names the hops and their statuses, without queries: those may
-// carry a secret.
-func (x *exchange) redirectFault(code crawl.Code, what string) error {
-	var b strings.Builder
-	b.WriteString(what)
-	for i, h := range x.chain {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
-		}
-		b.WriteString(sep + itoa(h.status) + " " + clip(h.from.Path(), 60))
+	if x.ownHeader["Referer"] == nil {
+		req.Header.Del("Referer") // a fetch does not tell where it was
 	}
-	b.WriteString(" → " + clip(x.next.Path(), 60) + " (" + plural(x.hops, "redirect") + ").")
-	return &crawl.Fault{Code: code, Message: b.String(), Status: x.status}
+	return nil
 }
 
 // parse is colly's OnResponse.
 func (x *exchange) parse(*colly.Response) {
-	if !x.html || len(x.body.buf) == 0 {
+	if !x.html {
 		return
 	}
-	x.page.links, x.page.maxLinks, x.page.xhtml = x.req.Links, x.req.MaxLinks, x.xhtml
-	if x.page.maxLinks <= 0 {
-		x.page.maxLinks = DefaultMaxLinks
+	p := &x.page
+	p.document, p.links, p.maxLinks, p.xhtml = x.at, x.req.Links, x.req.MaxLinks, x.xhtml
+	p.product = strings.TrimSpace(x.req.Product)
+	if p.maxLinks <= 0 {
+		p.maxLinks = DefaultMaxLinks
 	}
-	x.page.document = x.at
-	text := x.page.decode(x.body.buf, x.label)
-	x.fetcher.parse(&x.page, text)
+	if p.links {
+		for _, v := range x.header["Refresh"] {
+			p.refresh([]byte(v))
+		}
+	}
+	if len(x.body.buf) == 0 {
+		p.resolve()
+		return
+	}
+	x.fetcher.parse(p, p.decode(x.body.buf, x.label))
 }
 
 // result is the page of an exchange that ended well.
 func (x *exchange) result() Result {
+	res := x.outcome()
+	res.Page.Title = x.page.title
+	res.Page.Bytes = x.body.n
+	res.Page.ContentType = x.media
+	res.Page.Charset = x.page.charset
+	res.Page.Language = x.page.language
+	res.Page.Canonical = x.page.canonical
+	res.Page.DecodingErrors = x.page.decodingErrors
+	res.CharsetFrom = x.page.charsetFrom
+	res.Digest = x.digest
+	res.Links = x.page.found
+	res.BadLinks = x.page.bad
+	if x.req.Product != "" {
+		res.Robots = robots.ParseHeader(x.header["X-Robots-Tag"], x.req.Product).Merge(x.page.robots)
+	}
+	return res
+}
+
+// outcome is what is known of an exchange however it ended.
+func (x *exchange) outcome() Result {
+	took := x.took
+	if x.status == 0 {
+		took = time.Since(x.start)
+	}
 	return Result{
 		Page: crawl.Page{
-			URL:            x.at.String(),
-			Status:         x.status,
-			Title:          x.page.title,
-			FetchedAt:      x.start.UTC(),
-			DurationMS:     time.Since(x.start).Milliseconds(),
-			Bytes:          x.body.n,
-			ContentType:    x.media,
-			Charset:        x.page.charset,
-			Language:       x.page.language,
-			Canonical:      x.page.canonical,
-			DecodingErrors: x.page.decodingErrors,
+			URL: x.at.String(), Status: x.status, FetchedAt: x.start.UTC(), DurationMS: took.Milliseconds(),
 		},
-		Final:    x.at,
-		Hops:     x.hops,
-		Links:    x.page.found,
-		BadLinks: x.page.bad,
+		Final:  x.at,
+		Header: x.header,
+		Hops:   x.trail.hops,
 	}
 }
 

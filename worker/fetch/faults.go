@@ -23,26 +23,34 @@ import (
 // date in the next century.
 const maxRetryAfter = time.Hour
 
-// fault makes a Fault of what ended the exchange. ctx is the fetch's own
-// context, whose deadline is Options.Timeout; the caller's has not ended.
-func (x *exchange) fault(ctx context.Context, err error) error {
+// progress is how far a fetch came, and with that what an error of it means.
+type progress struct {
+	what    string        // is fetched, for messages: "page" or "file"
+	timeout time.Duration // of the whole fetch
+	status  int           // of the last answer, 0 before it
+	inBody  bool
+}
+
+// fault makes a Fault of what ended a fetch. ctx is the fetch's own context,
+// whose deadline is that of timeout; the caller's has not ended.
+func (p *progress) fault(ctx context.Context, err error) error {
 	if f, ok := errors.AsType[*crawl.Fault](err); ok {
 		if f.Status == 0 {
-			f.Status = x.status
+			f.Status = p.status
 		}
 		return f
 	}
-	f := x.classify(ctx, err)
-	f.Status, f.Err = x.status, err
+	f := p.classify(ctx, err)
+	f.Status, f.Err = p.status, err
 	return f
 }
 
 // classify names a failure of the network or of HTTP. The order matters: the
 // fetch's own deadline shows as any of the others, and a DNS error is a
 // net.Error too.
-func (x *exchange) classify(ctx context.Context, err error) *crawl.Fault {
+func (p *progress) classify(ctx context.Context, err error) *crawl.Fault {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return temporary(crawl.CodeTimeout, "The page was not complete within "+x.fetcher.opts.Timeout.String()+".")
+		return temporary(crawl.CodeTimeout, "The "+p.what+" was not complete within "+p.timeout.String()+".")
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		if e.IsNotFound {
@@ -56,8 +64,8 @@ func (x *exchange) classify(ctx context.Context, err error) *crawl.Fault {
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
 		return temporary(crawl.CodeTimeout, "The server did not answer in time.")
 	}
-	if x.inBody {
-		return temporary(crawl.CodeTruncated, "The connection ended before the page was complete.")
+	if p.inBody {
+		return temporary(crawl.CodeTruncated, "The connection ended before the "+p.what+" was complete.")
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return temporary(crawl.CodeConnection, "The server refused the connection.")
@@ -117,8 +125,7 @@ func statusFault(res *http.Response) *crawl.Fault {
 			Code: crawl.HTTPCode(status), Status: status,
 			Message: strings.TrimSpace(fmt.Sprintf("The server answered %d %s", status, http.StatusText(status))) + ".",
 		}
-		switch status {
-		case 408, 425, 429, 500, 502, 503, 504:
+		if mayPass(status) {
 			f.Temporary = true
 			f.RetryAfter = retryAfter(res.Header.Get("Retry-After"), time.Now())
 		}
@@ -138,6 +145,41 @@ func statusFault(res *http.Response) *crawl.Fault {
 		Code: crawl.CodeBadResponse, Status: status,
 		Message: fmt.Sprintf("The server answered %d, which is no answer to this request.", status),
 	}
+}
+
+// mayPass reports whether an error status may be another one a little later.
+func mayPass(status int) bool {
+	switch status {
+	case 408, 425, 429, 500, 502, 503, 504:
+		return true
+	}
+	return false
+}
+
+// partFault is the fault of a 206 that is not known to be the whole. Nobody asked for a
+// range, so it comes from a cache that went wrong, and that may pass.
+func partFault(what string, status int) *crawl.Fault {
+	f := temporary(crawl.CodeTruncated,
+		"The server answered 206 Partial Content, although the whole "+what+" was asked for.")
+	f.Status = status
+	return f
+}
+
+// isWhole reports whether the Content-Range lines (RFC 9110 section 14.4) are one
+// that names all bytes there are. Without one it is not known what is missing.
+func isWhole(lines []string) bool {
+	if len(lines) != 1 {
+		return false
+	}
+	unit, rest, _ := strings.Cut(strings.TrimSpace(lines[0]), " ")
+	positions, size, ok := strings.Cut(rest, "/")
+	first, last, ranged := strings.Cut(positions, "-")
+	if !strings.EqualFold(unit, "bytes") || !ok || !ranged || first != "0" {
+		return false
+	}
+	n, err := strconv.ParseUint(size, 10, 63)
+	end, endErr := strconv.ParseUint(last, 10, 63)
+	return err == nil && endErr == nil && n == end+1
 }
 
 // retryAfter reads a Retry-After value (RFC 9110 section 10.2.3), seconds or a

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/worker/robots"
 )
 
 // Defaults of [Options] and [Request].
@@ -61,7 +62,8 @@ type Options struct {
 }
 
 // Fetcher fetches pages. It is safe for concurrent use and keeps no state
-// between fetches except open connections: no cookies, no cache.
+// between fetches except open connections: no cache, and cookies only in the
+// [Request.Jar] that a caller brings.
 type Fetcher struct {
 	opts      Options
 	transport *http.Transport
@@ -84,6 +86,23 @@ type Request struct {
 	// MaxLinks bounds the distinct links that are returned; those beyond it are
 	// counted in BadLinks. Zero stands for [DefaultMaxLinks].
 	MaxLinks int
+	// Product is the product token that robots directives of the page may address,
+	// see [robots.ProductToken]. Without it they are not read.
+	Product string
+	// UserAgent is sent in place of that of the Fetcher; visible ASCII and spaces.
+	// Empty means the Fetcher's.
+	UserAgent string
+	// Header has further header fields. They are sent to the origin of URL and to no
+	// other, because no other is contacted; whether they are meant for that origin is
+	// for the caller to know. They replace fields of the Fetcher of the same name
+	// (Accept). Fields of the connection, conditions and ranges, Host, User-Agent and
+	// Accept-Encoding are a fault of code [crawl.CodeInvalid]; Cookie and
+	// Authorization may be sent.
+	Header http.Header
+	// Jar keeps the cookies of the job: those of every answer of this fetch, errors
+	// and redirects included. Nil keeps and sends none. It must be safe for
+	// concurrent use and belong to one job.
+	Jar http.CookieJar
 }
 
 // Link is one distinct link of a page.
@@ -91,18 +110,38 @@ type Link struct {
 	URL crawl.URL
 	// Key is that of URL.
 	Key crawl.Key
-	// NoFollow reports that every link of the page to URL says rel=nofollow.
+	// NoFollow reports that every link of the page to URL says rel=nofollow. The
+	// tokens ugc and sponsored say where a link comes from, not that it is not to
+	// be followed: sites that mean both write both. The wish of a whole page is
+	// Result.Robots.NoFollow.
 	NoFollow bool
 }
 
-// Result is the outcome of a fetch that is no fault: a page or a redirect.
+// Digest is the first 128 bits of the SHA-256 of a body: two pages with the same
+// one have the same bytes, whoever wrote them. Its zero value stands for none.
+type Digest [16]byte
+
+// Result is the outcome of a fetch: a page or a redirect. With an error it has
+// what is known of the failure: Page with URL, Status, FetchedAt and DurationMS,
+// Final, Header and Hops.
 type Result struct {
-	// Page has URL, Status, Title, FetchedAt (when the fetch began),
-	// DurationMS, Bytes, ContentType, Charset, Language, Canonical and
+	// Page has URL, Status, Title, FetchedAt (when the fetch began), DurationMS (to
+	// the last byte), Bytes, ContentType, Charset, Language, Canonical and
 	// DecodingErrors; the other fields are the caller's. Of a redirect it has
 	// only Status.
 	Page crawl.Page
-	// Final is the URL that answered.
+	// CharsetFrom is how Page.Charset was found; empty where that is.
+	CharsetFrom CharsetFrom
+	// Digest is of the decoded body before its charset was; zero for an empty body
+	// and for one that was not read to its end.
+	Digest Digest
+	// Robots is what X-Robots-Tag of the answer and the meta elements of the page
+	// ask together of Request.Product and of everyone.
+	Robots robots.Directives
+	// Header is that of the last answer, nil without one. It may hold secrets
+	// (Set-Cookie).
+	Header http.Header
+	// Final is the URL that answered, or failed to.
 	Final crawl.URL
 	// Redirect is where the page went when that is another origin; nothing was
 	// requested there. It is zero for a page.
@@ -110,7 +149,9 @@ type Result struct {
 	// Hops is Request.Hops and the redirects of this fetch, the one to Redirect
 	// included.
 	Hops int
-	// Links are the distinct links in the order of the page, when asked for.
+	// Links are the distinct links in the order of the page, when asked for. The
+	// target of a refresh is one of them, whatever its delay: as a link it meets
+	// scope, robots and limits like any other, and cannot loop.
 	Links []Link
 	// BadLinks counts the links that cannot be crawled, by reason.
 	BadLinks map[crawl.Reason]int
@@ -131,8 +172,8 @@ func New(o Options) (*Fetcher, error) {
 	if o.UserAgent == "" {
 		o.UserAgent = DefaultUserAgent
 	}
-	if strings.ContainsFunc(o.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
-		fault("UserAgent", "visible_ascii", "must be visible ASCII characters and spaces.")
+	if ff, ok := checkUserAgent("UserAgent", o.UserAgent); !ok {
+		faults = append(faults, ff)
 	}
 	for _, n := range []struct {
 		field string
@@ -209,31 +250,41 @@ func (f *Fetcher) Fetch(ctx context.Context, req Request) (res Result, err error
 		}
 	}()
 	if req.URL.IsZero() {
-		return Result{}, crawl.Faultf(crawl.CodeInvalidURL, "The URL is empty.")
+		return Result{}, errNoURL()
+	}
+	header, err := requestHeader(f.header, req.UserAgent, req.Header)
+	if err != nil {
+		return Result{Final: req.URL, Hops: req.Hops}, err
 	}
 	limited, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
 	x := &exchange{
-		fetcher: f,
-		req:     req,
-		at:      req.URL,
-		hops:    req.Hops,
-		start:   time.Now(),
-		body:    newBody(),
+		progress:  progress{what: "page", timeout: f.opts.Timeout},
+		trail:     trail{what: "page", most: f.opts.MaxRedirects, hops: req.Hops},
+		fetcher:   f,
+		req:       req,
+		ownHeader: header,
+		at:        req.URL,
+		start:     time.Now(),
+		body:      newBody(),
 	}
-	x.seen = append(x.seenArray[:0], req.URL.Key())
+	x.trail.seen = append(x.seenArray[:0], req.URL.Key())
 	defer x.body.release()
 
 	switch err := x.run(limited); {
 	case err == nil:
+		return x.result(), nil
 	case errors.Is(err, errStop):
-		return Result{Page: crawl.Page{Status: x.status}, Final: x.at, Redirect: x.next, Hops: x.hops}, nil
+		return Result{
+			Page: crawl.Page{Status: x.status}, Header: x.header, Final: x.at, Redirect: x.next, Hops: x.trail.hops,
+		}, nil
 	case x.hopErr != nil:
-		return Result{Hops: x.hops}, x.hopErr
+		return x.outcome(), x.hopErr
 	case ctx.Err() != nil:
-		return Result{Hops: x.hops}, fmt.Errorf("fetch: %w", context.Cause(ctx))
+		return x.outcome(), fmt.Errorf("fetch: %w", context.Cause(ctx))
 	default:
-		return Result{Hops: x.hops}, x.fault(limited, err)
+		return x.outcome(), x.fault(limited, err)
 	}
-	return x.result(), nil
 }
+
+func errNoURL() error { return crawl.Faultf(crawl.CodeInvalidURL, "The URL is empty.") }

@@ -32,6 +32,11 @@ func BenchmarkHostile(b *testing.B) {
 		"attributes_before": fill(attributes(100_000), "<b c>"),
 		"some_attributes":   fill(attributes(230), "<b c>"),
 		"long_tags":         fill("", "<b "+strings.Repeat("c ", longTag/2)+">"),
+		"metas":             fill("", "<meta name=robots content=noindex>"),
+		"meta_dates":        fill("", "<meta name=robots content=unavailable_after:x,y,z>"),
+		"long_meta":         fill("<meta name=robots content='", "unavailable_after:x,") + "'>",
+		"refreshes":         fill("", "<meta http-equiv=refresh content=0;url=x>"),
+		"bytes":             fill("", "\xe9\xe8 \xff"),
 		"open_comment":      fill("<!--", "<!--"),
 		"open_title":        fill("<title>", "</titl"),
 		"less_than":         fill("", "<"),
@@ -46,6 +51,7 @@ func BenchmarkHostile(b *testing.B) {
 					document: must(crawl.ParseURL("http://site.test/")),
 					links:    true,
 					maxLinks: DefaultMaxLinks,
+					product:  "TestBot",
 				}
 				p.parseHTML(p.decode([]byte(page), ""))
 			}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/text/encoding"
 
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/worker/robots"
 )
 
 const (
@@ -37,13 +38,17 @@ type parser struct {
 	maxLinks int
 	xhtml    bool
 
+	product string // of the robots directives that count; "" for none
+
 	encoding       encoding.Encoding // nil for UTF-8
 	charset        string
+	charsetFrom    CharsetFrom
 	decodingErrors bool
 
 	title     string
 	language  string
 	canonical string
+	robots    robots.Directives
 	found     []Link
 	bad       map[crawl.Reason]int
 
@@ -51,6 +56,7 @@ type parser struct {
 	base, canonicalRef                       string
 	hrefs                                    []byte // the hrefs of refs, one after the other
 	refs                                     []ref
+	directives                               int // bytes of them
 	nesting                                  []element
 }
 
@@ -179,6 +185,10 @@ func (p *parser) start(z *html.Tokenizer, name []byte, selfClosing bool) (isTitl
 	case "link":
 		if !p.hasCanonical && len(p.nesting) == 0 {
 			p.canonicalLink(z)
+		}
+	case "meta":
+		if !foreign && !p.inert() {
+			p.meta(z)
 		}
 	case "title":
 		switch {

@@ -176,12 +176,13 @@ func TestBadLinks(t *testing.T) {
 func TestNoFollow(t *testing.T) {
 	t.Parallel()
 	p := read(`<a href=/1 rel=nofollow>1</a><a rel="x NoFollow y" href=/2>2</a><a href=/3 rel=nofollows>3</a>`+
-		`<a href=/4 rel=nofollow>4</a><a href=/4>4</a><a href=/5 rel="" rel=nofollow>5</a>`, "utf-8")
+		`<a href=/4 rel=nofollow>4</a><a href=/4>4</a><a href=/5 rel="" rel=nofollow>5</a>`+
+		`<a href=/6 rel="ugc sponsored">6</a><area href=/7 rel="ugc nofollow">`, "utf-8")
 	var got []bool
 	for _, l := range p.found {
 		got = append(got, l.NoFollow)
 	}
-	if diff := cmp.Diff([]bool{true, true, false, false, false}, got); diff != "" {
+	if diff := cmp.Diff([]bool{true, true, false, false, false, false, true}, got); diff != "" {
 		t.Errorf("NoFollow (-want +got):\n%s", diff)
 	}
 }
@@ -375,6 +376,57 @@ func TestCharset(t *testing.T) {
 			"café",
 			false,
 		},
+		{
+			"CHR-01 c unquoted, upper case",
+			"",
+			"<META CHARSET=WINDOWS-1251><title>" + privet1251 + "</title>",
+			"windows-1251",
+			"Привет",
+			false,
+		},
+		{
+			"CHR-01 beyond 1024 bytes, within the head",
+			"",
+			"<html><head>" + strings.Repeat("<link rel=x href=y>", 100) + "<script>a<b</script>" +
+				"<meta charset=windows-1251><title>" + privet1251 + "</title>",
+			"windows-1251",
+			"Привет",
+			false,
+		},
+		{
+			"CHR-01 across the 1024th byte",
+			"",
+			"<html><head>" + strings.Repeat(" ", prescanBytes-20) +
+				"<meta charset=windows-1251><title>" + privet1251 + "</title>",
+			"windows-1251",
+			"Привет",
+			false,
+		},
+		{
+			"CHR-01 beyond the head",
+			"",
+			"<html><head>" + strings.Repeat("<link rel=x href=y>", 100) +
+				"</head><meta charset=windows-1251><title>caf\xe9</title>",
+			"windows-1252",
+			"café",
+			false,
+		},
+		{
+			"CHR-01 GBK is read as GB18030",
+			"gbk",
+			"<title>\x95\x32\x82\x36\x80</title>",
+			"gbk",
+			"\U00020000€",
+			false,
+		},
+		{
+			"CHR-03 empty label",
+			"",
+			"<meta charset=Shift_JIS><title>\x93\xfa</title>",
+			"shift_jis",
+			"日",
+			false,
+		},
 		{"CHR-08", "", filler + "<title>café €</title>", "utf-8", "café €", false},
 		{
 			"CHR-08 not UTF-8 after all",
@@ -409,11 +461,41 @@ func TestCharset(t *testing.T) {
 	}
 }
 
+// TestCharsetFrom: the record says which step found the charset.
+func TestCharsetFrom(t *testing.T) {
+	t.Parallel()
+	const meta = "<meta charset=windows-1251>"
+	tests := []struct {
+		name, label, page string
+		want              CharsetFrom
+	}{
+		{"CHR-04 mark before header", "windows-1251", "\xef\xbb\xbf" + meta, CharsetBOM},
+		{"CHR-04 mark of UTF-16", "", "\xff\xfe<\x00", CharsetBOM},
+		{"CHR-03 header before meta", "gbk", meta, CharsetHeader},
+		{"CHR-03 unknown header", "x-nonsense", meta, CharsetMeta},
+		{"CHR-06 meta", "", "<meta charset=utf-16>", CharsetMeta},
+		{"CHR-01 meta before XML", "", "<?xml version='1.0' encoding='gbk'?>" + meta, CharsetMeta},
+		{"XML", "", "<?xml version='1.0' encoding='gbk'?>", CharsetXML},
+		{"CHR-08 ASCII", "", "<p>x", CharsetUTF8},
+		{"CHR-08 UTF-8", "", "<p>é", CharsetUTF8},
+		{"CHR-08 letters", "", "<p>\xcf\xf0\xe8\xe2\xe5\xf2", CharsetDetected},
+		{"CHR-08 nothing", "", "<p>\xff\xfe", CharsetDefault},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if p := read(tt.page, tt.label); p.charsetFrom != tt.want || p.charset == "" {
+				t.Errorf("charset %q from %q, want %q", p.charset, p.charsetFrom, tt.want)
+			}
+		})
+	}
+}
+
 // TestEncodedLinks is URL-14: a query is sent in the page's charset.
 func TestEncodedLinks(t *testing.T) {
 	t.Parallel()
-	body := "<a href=\"/s?q=\xf2\xe5\xf1\xf2\">x</a><a href=\"/\xef\xf3\xf2\xfc\">y</a>"
-	want := []string{"/s?q=%F2%E5%F1%F2", "/%D0%BF%D1%83%D1%82%D1%8C"}
+	body := "<a href=\"/s?q=\xf2\xe5\xf1\xf2\">x</a><a href=\"/\xef\xf3\xf2\xfc\">y</a><a href=\"/s?q=&#x4e2d;\">z</a>"
+	want := []string{"/s?q=%F2%E5%F1%F2", "/%D0%BF%D1%83%D1%82%D1%8C", "/s?q=%26%2320013%3B"}
 	for _, p := range []*parser{read(body, "windows-1251"), read("<meta charset=windows-1251>"+body, "")} {
 		if diff := cmp.Diff(want, linked(p)); diff != "" {
 			t.Errorf("URL-14 (-want +got):\n%s", diff)

@@ -228,6 +228,10 @@ func TestRedirectAway(t *testing.T) {
 				Status: 302,
 			}, Final: siteURL("/go"), Redirect: must(crawl.ParseURL("http://other.test/x")), Hops: 3,
 		}
+		if got := res.Header.Get("Location"); got != "http://other.test/x" {
+			t.Errorf("RED-04: Location %q is kept", got)
+		}
+		res.Header = nil
 		if diff := cmp.Diff(want, res, cmp.Comparer(func(a, b crawl.URL) bool { return a == b })); diff != "" {
 			t.Errorf("RED-04 (-want +got):\n%s", diff)
 		}

@@ -9,12 +9,11 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/crawltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { crawltest.Main(m) }
 
 func must[T any](v T, err error) T {
 	if err != nil {
