@@ -51,6 +51,8 @@ func schemaName(t reflect.Type, hint string) string {
 		return "RecordPage"
 	case reflect.TypeFor[page[failure]]():
 		return "FailurePage"
+	case reflect.TypeFor[page[knownURL]]():
+		return "URLPage"
 	}
 	name := huma.DefaultSchemaNamer(t, hint)
 	return strings.ToUpper(name[:1]) + name[1:]
@@ -67,12 +69,8 @@ func (s *Server) document() ([]byte, error) {
 
 	// The body is read by the strict decoder, so huma is told of it only here:
 	// what it knew before the routes were registered it would decode itself.
-	api.Paths["/v1/jobs"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		"application/json": {
-			Schema:   schemas.Schema(reflect.TypeFor[submission](), true, ""),
-			Examples: examples,
-		},
-	}}
+	api.Paths["/v1/jobs"].Post.RequestBody = requestBody(schemas, reflect.TypeFor[submission](), examples)
+	api.Paths["/v1/jobs/preview"].Post.RequestBody = requestBody(schemas, reflect.TypeFor[previewRequest](), previewExamples)
 	schemas.SchemaFromRef("#/components/schemas/Submission").Properties["delay"].Default = crawl.Duration(s.o.Limits.HostDelay).String()
 	api.Paths["/v1/jobs/{id}/result"].Get.Responses["200"].Content = map[string]*huma.MediaType{
 		"application/json": {Schema: &huma.Schema{
@@ -88,6 +86,12 @@ func (s *Server) document() ([]byte, error) {
 		}
 	}
 	return json.Marshal(api)
+}
+
+func requestBody(schemas huma.Registry, t reflect.Type, examples map[string]*huma.Example) *huma.RequestBody {
+	return &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: schemas.Schema(t, true, ""), Examples: examples},
+	}}
 }
 
 // examples are submissions to begin with. Made up from the schema, one would have

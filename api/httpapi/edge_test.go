@@ -238,7 +238,8 @@ func TestRoutesOutsideTheAPI(t *testing.T) {
 	none := header("Authorization")
 	b.call("GET", "/nowhere", "", none).wantProblem(t, 404, crawl.CodeNotFound)
 	b.call("GET", "/v1/jobs/", "", none).wantProblem(t, 404, crawl.CodeNotFound)
-	for _, path := range []string{"/v1/jobs/preview", "/v1/jobs/preview/records"} { // of the contract, and not served yet
+	b.call("GET", "/v1/jobs/preview", "").wantProblem(t, 404, crawl.CodeNotFound)
+	for _, path := range []string{"/v1/jobs/nothing", "/v1/jobs/preview/records"} { // no job has such an id
 		for _, method := range []string{"GET", "POST", "PUT"} {
 			if a := b.call(method, path, ""); a.header.Get("Allow") != "" {
 				t.Errorf("%s %s: Allow: %s", method, path, a.header.Get("Allow"))

@@ -41,6 +41,8 @@ type fakeJobs struct {
 	listed   []store.ListQuery
 	records  map[crawl.JobRef][]crawl.Page
 	failures map[crawl.JobRef][]crawl.Failure
+	urls     map[crawl.JobRef][]store.URLEntry
+	queries  []store.URLQuery
 
 	err     error                                                     // of every call, when set
 	cancel  func(ref crawl.JobRef, n int) (store.CancelResult, error) // n counts from 1
@@ -65,6 +67,7 @@ func newFake() *fakeJobs {
 	return &fakeJobs{
 		jobs: map[crawl.JobRef]crawl.Job{}, digests: map[crawl.JobRef][32]byte{},
 		records: map[crawl.JobRef][]crawl.Page{}, failures: map[crawl.JobRef][]crawl.Failure{},
+		urls: map[crawl.JobRef][]store.URLEntry{},
 	}
 }
 
@@ -175,6 +178,26 @@ func (f *fakeJobs) Failures(ctx context.Context, ref crawl.JobRef, after int64, 
 	end := min(after+int64(limit), int64(len(all)))
 	return store.FailurePage{
 		Failures: all[after:end], Next: end, More: end < int64(len(all)), Ended: f.jobs[ref].State.Terminal(),
+	}, f.err
+}
+
+// URLs answers the entries of a job whatever is asked for, as if all were refused.
+func (f *fakeJobs) URLs(ctx context.Context, ref crawl.JobRef, q store.URLQuery) (store.URLPage, error) {
+	if err := f.hang(ctx); err != nil {
+		return store.URLPage{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked, f.queries = append(f.asked, ref), append(f.queries, q)
+	if _, ok := f.jobs[ref]; !ok {
+		return store.URLPage{}, crawl.Faultf(crawl.CodeNotFound, "no such job")
+	}
+	all := f.urls[ref]
+	begin := min(q.From.Offset, int64(len(all)))
+	end := min(begin+int64(q.Limit), int64(len(all)))
+	return store.URLPage{
+		URLs: all[begin:end], Next: store.URLPlace{Container: "refused", Offset: end}, More: end < int64(len(all)),
+		Ended: f.jobs[ref].State.Terminal(),
 	}, f.err
 }
 

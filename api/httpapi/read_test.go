@@ -107,6 +107,7 @@ func TestHungStore(t *testing.T) {
 		{"GET", "/{id}", "", storeWait},
 		{"GET", "/{id}/records", "", storeWait},
 		{"GET", "/{id}/errors", "", storeWait},
+		{"GET", "/{id}/urls", "", storeWait},
 		{"GET", "/{id}/result", "", storeWait},
 		{"DELETE", "/{id}", "", storeWait},
 		{"POST", "", oneURL, storeWait},
@@ -146,7 +147,7 @@ func TestHead(t *testing.T) {
 	job := "/v1/jobs/" + ref.ID
 	for _, path := range []string{
 		"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/swagger-ui.css", "/docs/nope.js", "/nowhere", "/v1/jobs", job,
-		job + "/records", job + "/errors", job + "/result", job + "/result?format=ndjson", "/v1/jobs/" + running.ID + "/result",
+		job + "/records", job + "/errors", job + "/urls", job + "/result", job + "/result?format=ndjson", "/v1/jobs/" + running.ID + "/result",
 	} {
 		got := map[string]string{}
 		for _, m := range readMethods {

@@ -167,7 +167,8 @@ func TestSubmissionsInTheDocument(t *testing.T) {
 		}
 	}
 	if want := []string{
-		"concurrency", "delay", "formats", "max_depth", "max_pages", "retention", "scope", "seed_url", "time_limit",
+		"concurrency", "delay", "formats", "max_depth", "max_pages", "respect_robots", "retention", "scope", "seed_url", "sitemap",
+		"sort_params", "time_limit",
 	}; !slices.Equal(sorted(defaults), want) {
 		t.Errorf("defaults of %q, want of %q", sorted(defaults), want)
 	}
@@ -197,6 +198,10 @@ func TestProblemsInTheDocument(t *testing.T) {
 		{"/v1/jobs/{id}", "delete", "422", "invalid"},
 		{"/v1/jobs/{id}/cancel", "post", "422", "invalid"},
 		{"/v1/jobs/{id}/cancel", "post", "503", "unavailable, overloaded"},
+		{"/v1/jobs/{id}/urls", "get", "410", "expired"},
+		{"/v1/jobs/preview", "post", "422", "invalid, source_not_allowed"},
+		{"/v1/jobs/preview", "post", "413", "body_too_large"},
+		{"/v1/jobs/preview", "post", "415", "unsupported_media_type"},
 	} {
 		if got := doc.at("paths", tt.path, tt.method, "responses", tt.status, "description"); got != tt.want {
 			t.Errorf("%s %s: %s is %q, want %q", tt.method, tt.path, tt.status, got, tt.want)
@@ -204,7 +209,8 @@ func TestProblemsInTheDocument(t *testing.T) {
 	}
 	schemas, _ := doc.at("components", "schemas").(map[string]any)
 	want := []string{
-		"Failure", "FailurePage", "FieldFault", "JobPage", "Problem", "Record", "RecordPage", "Report", "ShownSpec", "Status", "Submission",
+		"Failure", "FailurePage", "FieldFault", "JobPage", "Judgement", "KnownURL", "Preview", "PreviewRequest", "Problem", "Record",
+		"RecordPage", "Report", "ShownSpec", "Status", "Submission", "URLPage",
 	}
 	if d := cmp.Diff(want, sorted(schemas)); d != "" {
 		t.Errorf("schemas -want +got:\n%s", d)

@@ -59,6 +59,7 @@ type Jobs interface {
 	List(ctx context.Context, q store.ListQuery) (store.JobPage, error)
 	Records(ctx context.Context, job crawl.JobRef, after int64, limit int) (store.RecordPage, error)
 	Failures(ctx context.Context, job crawl.JobRef, after int64, limit int) (store.FailurePage, error)
+	URLs(ctx context.Context, job crawl.JobRef, q store.URLQuery) (store.URLPage, error)
 	Cancel(ctx context.Context, job crawl.JobRef) (store.CancelResult, error)
 	Delete(ctx context.Context, job crawl.JobRef) error
 	Ready(ctx context.Context) error
@@ -268,6 +269,13 @@ func (s *Server) routes() error {
 	register(s, operation("list-errors", http.MethodGet, "/v1/jobs/{id}/errors",
 		"Read the failed pages so far", http.StatusOK,
 		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired), s.failures)
+	register(s, operation("list-urls", http.MethodGet, "/v1/jobs/{id}/urls",
+		"Read every URL known to the job, and what became of it", http.StatusOK,
+		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired), s.urls)
+	register(s, operation("preview-job", http.MethodPost, "/v1/jobs/preview",
+		"Ask which URLs a job would admit, and by which rule; nothing is fetched or stored", http.StatusOK,
+		crawl.CodeMalformed, crawl.CodeBodyTooLarge, codeUnsupportedMediaType, crawl.CodeSourceNotAllowed,
+		crawl.CodeOverloaded), s.previewJob)
 	register(s, operation("cancel-job", http.MethodPost, "/v1/jobs/{id}/cancel",
 		"Cancel a job; waits up to 10 s for its end", http.StatusOK,
 		crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeOverloaded), s.cancel)

@@ -468,6 +468,9 @@ func TestMessagesAreSentences(t *testing.T) {
 		`{"seed_url":"http://site.test/","seeds":["x"],"max_pages":0,"max_depth":101,"scope":"x","include":["re:(","x","re:.{999}.{999}.{999}.{999}.{999}.{999}"],` +
 			`"exclude":["/a#b","http://x",""],"formats":["x"],"concurrency":0,"delay":"1ns","tags":[""," x"],"retention":"9999h"}`,
 		`{"urls":["http://site.test/"],"scope":"host","include":["/"],"time_limit":"1ns"}`, `{}`,
+		`{"seed_url":"http://site.test/","headers":{"Host":"x","A B":"x","A":"x\n","TE":"","Range":"x"},"user_agent":"(x)","sitemap":"x",` +
+			`"drop_params":["","a=b"],"respect_robots":"x","sort_params":1}`,
+		`{"urls":["http://site.test/"],"headers":{"User-Agent":"x","a":"x","Accept-Encoding":"x"},"user_agent":" x","sitemap":"skip"}`,
 	} {
 		p := b.call("POST", "/v1/jobs", body).wantProblem(t, 422, crawl.CodeInvalid)
 		all = append(all, append(p.Errors, crawl.FieldFault{Field: "detail", Message: p.Detail})...)

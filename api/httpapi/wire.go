@@ -27,8 +27,16 @@ type submission struct {
 	Formats     []string        `json:"formats,omitempty" maxItems:"0" default:"[]" doc:"Which forms of a page's text are kept. Default none: URL, title and the number of links."`
 	Concurrency *int            `json:"concurrency,omitempty" minimum:"1" maximum:"256" default:"8" doc:"How many pages of the job are in flight at once, over all workers. Default 8."`
 	Delay       *crawl.Duration `json:"delay,omitempty" example:"2s" doc:"Time between two requests to one host, as 500ms or 2s: not less than the service's own (its default) and at most 60s."`
-	Tags        []string        `json:"tags,omitempty" maxItems:"20" doc:"Labels to find the job by: 1 to 64 visible characters each."`
-	Retention   *crawl.Duration `json:"retention,omitempty" durationDefault:"72h" example:"72h" doc:"How long the ended job is kept, as 72h: from 1m to 720h. Default 72h."`
+
+	RespectRobots *bool         `json:"respect_robots,omitempty" default:"true" doc:"false crawls what a robots.txt, a robots meta element, an X-Robots-Tag header or rel=nofollow asks not to. Default true."`
+	Sitemap       string        `json:"sitemap,omitempty" enum:"include,only,skip" default:"include" doc:"What is done with the sitemaps of the seeds' hosts: include crawls what they list besides what is linked, only crawls that and follows no link of a page, skip does not read them. Default include. With seeds only."`
+	Headers       crawl.Headers `json:"headers,omitempty" maxProperties:"20" doc:"Request headers for the origins (scheme, host and port) of the inputs, and for no other: at most 20, of at most 8 KiB together. Not those of the connection, of content coding, of ranges and conditions, nor Host and User-Agent. Values are kept secret: a status shows *** for each."`
+	UserAgent     string        `json:"user_agent,omitempty" maxLength:"256" doc:"What requests call themselves, in visible ASCII, beginning with a name that a robots.txt can address: ExampleBot/1.0 (+https://example.org/bot). Default: the worker's own."`
+	DropParams    []string      `json:"drop_params,omitempty" maxItems:"100" doc:"Query parameters that make no other page, by name, with * for any run of characters: utm_*. tracking stands for a list of those that campaigns, mailings and advertisers add. They are dropped from inputs and links before those are compared and fetched. At most 100 bytes each; default none."`
+	SortParams    bool          `json:"sort_params,omitempty" default:"false" doc:"Sorts the query parameters of inputs and links by name, before those are compared and fetched. Default false."`
+
+	Tags      []string        `json:"tags,omitempty" maxItems:"20" doc:"Labels to find the job by: 1 to 64 visible characters each."`
+	Retention *crawl.Duration `json:"retention,omitempty" durationDefault:"72h" example:"72h" doc:"How long the ended job is kept, as 72h: from 1m to 720h. Default 72h."`
 }
 
 // TransformSchema spells durations as the strings that they are on the wire,
@@ -65,8 +73,7 @@ func (shownSpec) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Schema {
 // notYet are the fields of the contract that are not served yet. They are told from
 // names that nobody knows: who uses one has read the right documentation.
 var notYet = map[string]bool{
-	"sitemap": true, "respect_robots": true, "fields": true, "items": true, "collection": true, "headers": true,
-	"user_agent": true, "webhook": true,
+	"fields": true, "items": true, "collection": true, "webhook": true,
 }
 
 // status is what every read of a job answers: crawl.Job, with null where there
@@ -76,7 +83,7 @@ type status struct {
 	QueueTaskID string            `json:"queue_task_id" doc:"Identity of its first task in the queue."`
 	State       crawl.State       `json:"state" enum:"queued,running,paused,cancelling,completed,completed_with_errors,failed,cancelled"`
 	StopReason  *crawl.StopReason `json:"stop_reason" enum:"frontier_empty,page_limit,time_limit,byte_limit,cancelled,seed_failed,internal" doc:"Why the job ended; null while it has not."`
-	WaitingFor  *string           `json:"waiting_for" doc:"Why the job makes no progress now: tenant_quota, dispatch, worker, host_delay or retry; null when it does, or has ended."`
+	WaitingFor  *string           `json:"waiting_for" doc:"Why the job makes no progress now: tenant_quota, dispatch, worker, host_delay, robots (a robots.txt cannot be read yet) or retry; null when it does, or has ended."`
 	Position    *int64            `json:"position" doc:"Place in the tenant's list, from 1, while the job waits for tenant_quota."`
 	Error       *string           `json:"error" doc:"What keeps the job from starting, or why it failed."`
 	RetryOf     *string           `json:"retry_of" doc:"The job whose failed URLs this one tries again."`
@@ -152,10 +159,12 @@ type record struct {
 	Bytes          int64   `json:"bytes" doc:"Of the decoded body."`
 	ContentType    string  `json:"content_type"`
 	Charset        string  `json:"charset"`
+	CharsetFrom    string  `json:"charset_from" doc:"How the charset was found: bom, header, meta, xml, utf8 (the bytes are), detected or default."`
 	Language       string  `json:"language"`
 	Canonical      string  `json:"canonical"`
 	LinkCount      int     `json:"link_count" doc:"Distinct links of the page, admitted or not."`
 	Attempts       int     `json:"attempts"`
+	DuplicateOf    *string `json:"duplicate_of" doc:"source_url of the record that had the same bytes first; null for most."`
 	DecodingErrors bool    `json:"decoding_errors" doc:"Whether bytes did not fit the charset and became U+FFFD."`
 }
 
@@ -165,7 +174,7 @@ func recordOf(p *crawl.Page) record {
 		DiscoveredOn: unlessZero(p.DiscoveredOn), Title: p.Title, FetchedAt: timestamp(p.FetchedAt),
 		DurationMS: p.DurationMS, Bytes: p.Bytes, ContentType: p.ContentType,
 		Charset: p.Charset, Language: p.Language, Canonical: p.Canonical, LinkCount: p.LinkCount, Attempts: p.Attempts,
-		DecodingErrors: p.DecodingErrors,
+		DecodingErrors: p.DecodingErrors, CharsetFrom: p.CharsetFrom, DuplicateOf: unlessZero(p.DuplicateOf),
 	}
 }
 

@@ -216,7 +216,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The client comes again until the process listens.
-	job, err := c.Submit(ctx, client.Spec{URLs: []string{site.URL + "/never"}})
+	job, err := c.Submit(ctx, client.Spec{URLs: []string{site.URL + "/never"}, RespectRobots: new(false)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,10 +57,10 @@ func lateness(t *testing.T) func(from, to time.Time) time.Duration {
 	}
 }
 
-// TestPoliteness: promise 8. Two tenants and three workers share one host's slots. It
-// does not run beside other tests, since it measures time.
+// TestPoliteness: promise 8. Two tenants and three workers share one host's slots for 15
+// seconds, and one of them its robots.txt, which is a request like any other. It does not run beside other tests, since it measures time.
 func TestPoliteness(t *testing.T) {
-	const delay, tolerance, most, slow, jobs = 200 * time.Millisecond, 30 * time.Millisecond, 2, 12, 10
+	const delay, tolerance, most, slow, jobs = 200 * time.Millisecond, 30 * time.Millisecond, 2, 12, 25
 	var inFlight, highest, served atomic.Int64
 	site := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := inFlight.Add(1)
@@ -122,8 +122,8 @@ func TestPoliteness(t *testing.T) {
 		t.Errorf("%d requests at once at the most, want %d: neither more nor, on this site, less", n, most)
 	}
 	// Which worker takes a ring is chance; one alone would show nothing.
-	if len(requests) != 3*jobs || len(by) < 2 {
-		t.Errorf("%d requests by %v, want %d, by several workers", len(requests), by, 3*jobs)
+	if len(requests) != 3*jobs+1 || site.Hits("/robots.txt") != 1 || len(by) < 2 {
+		t.Errorf("%d requests by %v, want %d and robots.txt, by several workers", len(requests), by, 3*jobs)
 	}
 	first, last := requests[0].At, requests[len(requests)-1].At
 	t.Logf("%d requests in %v, by %v; the machine was up to %v late",

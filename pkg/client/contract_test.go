@@ -291,6 +291,8 @@ func TestContract(t *testing.T) {
 		"Record": reflect.TypeFor[client.Record](), "Failure": reflect.TypeFor[client.PageError](),
 		"JobPage": reflect.TypeFor[client.Page[client.Job]](), "RecordPage": reflect.TypeFor[client.Page[client.Record]](),
 		"FailurePage": reflect.TypeFor[client.Page[client.PageError]](), "Problem": reflect.TypeFor[client.Error](),
+		"KnownURL": reflect.TypeFor[client.URLInfo](), "URLPage": reflect.TypeFor[client.Page[client.URLInfo]](),
+		"Judgement": reflect.TypeFor[client.Judgement](),
 	} {
 		s := *c.doc.Components.Schemas[name]
 		s.Properties = maps.Clone(s.Properties)
@@ -361,10 +363,15 @@ func TestParameters(t *testing.T) {
 	t.Parallel()
 	doc := readOpenAPI(t)
 	consts := constants(t)
+	enums := map[string]reflect.Type{
+		"/v1/jobs?state": reflect.TypeFor[client.State](), "/v1/jobs/{id}/urls?state": reflect.TypeFor[client.URLState](),
+		"/v1/jobs/{id}/result?format": reflect.TypeFor[client.Format](),
+	}
 	for path, want := range map[string][]string{
 		"/v1/jobs":              {"created_after", "cursor", "limit", "state", "tag"},
 		"/v1/jobs/{id}/records": {"cursor", "limit"},
 		"/v1/jobs/{id}/errors":  {"cursor", "limit"},
+		"/v1/jobs/{id}/urls":    {"cursor", "limit", "reason", "state"},
 		"/v1/jobs/{id}/result":  {"format"},
 		"/v1/jobs/{id}":         nil,
 	} {
@@ -375,11 +382,8 @@ func TestParameters(t *testing.T) {
 			}
 			got = append(got, p.Name)
 			c := comparison{doc: doc, consts: consts}
-			switch p.Name {
-			case "state":
-				c.types(path+"?state", reflect.TypeFor[client.State](), p.Schema)
-			case "format":
-				c.types(path+"?format", reflect.TypeFor[client.Format](), p.Schema)
+			if g := enums[path+"?"+p.Name]; g != nil {
+				c.types(path+"?"+p.Name, g, p.Schema)
 			}
 			for _, fault := range c.faults {
 				t.Error(fault)

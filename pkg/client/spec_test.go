@@ -28,6 +28,14 @@ func TestSpecJSON(t *testing.T) {
 			`{"time_limit":"1h30m0s","delay":"1.5s","retention":"1m0s"}`,
 		},
 		{client.Spec{URLs: []string{}, Tags: []string{}}, `{}`},
+		{client.Spec{Headers: map[string]string{}, DropParams: []string{}}, `{}`},
+		{
+			client.Spec{
+				RespectRobots: new(false), Sitemap: client.SitemapOnly, Headers: map[string]string{"A": "b"}, UserAgent: "c",
+				DropParams: []string{"utm_*"}, SortParams: true,
+			},
+			`{"respect_robots":false,"sitemap":"only","headers":{"A":"b"},"user_agent":"c","drop_params":["utm_*"],"sort_params":true}`,
+		},
 		{client.Spec{TimeLimit: -time.Second}, `{"time_limit":"-1s"}`}, // the service says that it is none
 	} {
 		got, err := json.Marshal(tt.spec)
@@ -71,6 +79,14 @@ func genSpec(t *rapid.T) client.Spec {
 		Include: list("include"), Exclude: list("exclude"), Formats: list("formats"), Tags: list("tags"),
 		Concurrency: rapid.Int().Draw(t, "concurrency"), Delay: duration("delay"), Retention: duration("retention"),
 		URLsOmitted: rapid.Int().Draw(t, "urls_omitted"),
+		Sitemap:     client.Sitemap(rapid.String().Draw(t, "sitemap")), UserAgent: rapid.String().Draw(t, "user_agent"),
+		DropParams: list("drop_params"), SortParams: rapid.Bool().Draw(t, "sort_params"),
+	}
+	if h := rapid.MapOfN(rapid.String(), rapid.String(), 0, 3).Draw(t, "headers"); len(h) > 0 {
+		s.Headers = h
+	}
+	if rapid.Bool().Draw(t, "robots given") {
+		s.RespectRobots = new(rapid.Bool().Draw(t, "respect_robots"))
 	}
 	if rapid.Bool().Draw(t, "deep") {
 		s.MaxDepth = new(rapid.Int().Draw(t, "max_depth"))

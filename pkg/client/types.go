@@ -23,8 +23,18 @@ type Spec struct {
 
 	Concurrency int           `json:"concurrency,omitempty"` // pages of the job in flight at once
 	Delay       time.Duration `json:"delay,omitempty"`       // between two requests to one host
-	Tags        []string      `json:"tags,omitempty"`
-	Retention   time.Duration `json:"retention,omitempty"` // how long the ended job is kept
+
+	RespectRobots *bool   `json:"respect_robots,omitempty"` // new(false) crawls what robots.txt and its kin ask not to
+	Sitemap       Sitemap `json:"sitemap,omitempty"`
+	// Headers go with requests to the origins of the inputs, and to no other. They may hold
+	// credentials: a status shows "***" for each value.
+	Headers    map[string]string `json:"headers,omitempty"`
+	UserAgent  string            `json:"user_agent,omitempty"`
+	DropParams []string          `json:"drop_params,omitempty"` // query parameters to leave out: names, "utm_*", "tracking"
+	SortParams bool              `json:"sort_params,omitempty"` // query parameters are sorted by name
+
+	Tags      []string      `json:"tags,omitempty"`
+	Retention time.Duration `json:"retention,omitempty"` // how long the ended job is kept
 
 	// URLsOmitted is only read: a status shows the first of a long list of URLs, and
 	// here how many more there were.
@@ -41,6 +51,17 @@ const (
 	ScopeHost   Scope = "host"
 	ScopeDomain Scope = "domain"
 	ScopeAny    Scope = "any"
+)
+
+// Sitemap says what a site crawl does with sitemaps.
+type Sitemap string
+
+// What is done with the sitemaps of the seeds' hosts: what they list is crawled as well as
+// what is linked, nothing else is, or they are not read.
+const (
+	SitemapInclude Sitemap = "include"
+	SitemapOnly    Sitemap = "only"
+	SitemapSkip    Sitemap = "skip"
 )
 
 // State is that of a job.
@@ -129,10 +150,12 @@ type Record struct {
 	Bytes          int64     `json:"bytes"` // of the decoded body
 	ContentType    string    `json:"content_type"`
 	Charset        string    `json:"charset"`
+	CharsetFrom    string    `json:"charset_from"` // how it was found
 	Language       string    `json:"language"`
 	Canonical      string    `json:"canonical"`
 	LinkCount      int       `json:"link_count"`
 	Attempts       int       `json:"attempts"`
+	DuplicateOf    string    `json:"duplicate_of"`    // SourceURL of the record that had the same bytes first
 	DecodingErrors bool      `json:"decoding_errors"` // bytes that did not fit the charset became U+FFFD
 
 	// Raw is the whole as the service sent it, with what this version does not know.

@@ -34,7 +34,7 @@ type Job struct {
 	State       State      `json:"state"`
 	StopReason  StopReason `json:"stop_reason"`
 	// WaitingFor says why a job that has not ended makes no progress now:
-	// tenant_quota, dispatch, worker, host_delay, retry; empty otherwise.
+	// one of [WaitingTenantQuota] and its neighbours; empty otherwise.
 	WaitingFor string `json:"waiting_for"`
 	// Position is the place in the tenant's list, from 1, while it waits for
 	// tenant_quota; 0 otherwise.

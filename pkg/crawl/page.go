@@ -44,10 +44,14 @@ type Page struct {
 	Bytes        int64     `json:"bytes,omitempty"`       // of the decoded body
 	ContentType  string    `json:"content_type,omitempty"`
 	Charset      string    `json:"charset,omitempty"`
+	CharsetFrom  string    `json:"charset_from,omitempty"` // how it was found: bom, header, meta, …
 	Language     string    `json:"language,omitempty"`
 	Canonical    string    `json:"canonical,omitempty"`
 	LinkCount    int       `json:"link_count,omitempty"` // distinct links of the page, admitted or not
 	Attempts     int       `json:"attempts,omitempty"`   // tries, this one included
+	// DuplicateOf is the source_url of the record that had the same bytes first; empty
+	// for most.
+	DuplicateOf string `json:"duplicate_of,omitempty"`
 	// DecodingErrors reports that bytes did not fit the charset and became U+FFFD.
 	DecodingErrors bool `json:"decoding_errors,omitempty"`
 }
@@ -71,4 +75,7 @@ type Link struct {
 	URL     URL
 	Key     Key // of URL, computed once by who found the link
 	Refused Reason
+	// Pattern is that of URL, see [Rules.Pattern]; empty for nearly all, and for those
+	// that are refused already.
+	Pattern string
 }

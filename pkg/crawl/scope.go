@@ -44,6 +44,10 @@ type Rules struct {
 	sources          Sources
 	include, exclude patterns
 	maxDepth         int
+	site             bool // links are followed, so that there can be traps
+	params           paramRules
+	headers          Headers
+	headerOrigins    map[string]struct{}
 
 	any      bool
 	hosts    map[string][]string // politeness host → path prefixes in normal form
@@ -55,7 +59,7 @@ type Rules struct {
 // everything that does not compile; a plan that [Spec.Plan] made always does.
 func (p *Plan) Rules() (*Rules, error) {
 	var faults []FieldFault
-	r := &Rules{maxDepth: p.MaxDepth}
+	r := &Rules{maxDepth: p.MaxDepth, site: p.Site, headers: p.Headers}
 	sources, err := ParseSources(strings.Join(p.Sources, ","))
 	if err != nil {
 		faults = append(faults, FieldFault{Field: "sources", Rule: "source", Message: sentence(messageOf(err))})
@@ -63,6 +67,11 @@ func (p *Plan) Rules() (*Rules, error) {
 	r.sources = sources
 	r.include, faults = compilePatterns("include", p.Include, faults)
 	r.exclude, faults = compilePatterns("exclude", p.Exclude, faults)
+	r.params, faults = compileParams(p.DropParams, p.SortParams, faults)
+	r.headerOrigins = make(map[string]struct{}, len(p.HeaderOrigins))
+	for _, origin := range p.HeaderOrigins {
+		r.headerOrigins[origin] = struct{}{}
+	}
 
 	seeds := make([]URL, 0, len(p.Seeds))
 	for i, s := range p.Seeds {
@@ -108,10 +117,11 @@ func scopeFault(scope string) FieldFault {
 // Check returns why a link to u at the given depth (links from a seed) is
 // refused, or "" if it may be admitted. The first of these that does not hold is
 // the answer: [RefusedSource], [RefusedOutOfScope], [RefusedExcluded],
-// [RefusedDepth]. The order goes from what the operator decides to what the job
-// decides, and what depends on the URL alone comes before what depends on the way
-// to it. Seeds are admitted whatever the rules say, their source excepted: rules
-// are for links.
+// [RefusedTrap], [RefusedDepth]. The order goes from what the operator decides to what
+// the job decides, and what depends on the URL alone comes before what depends on the
+// way to it. Seeds are admitted whatever the rules say, their source excepted: rules
+// are for links. A trap is a URL beyond [MaxPathSegments] and its neighbours, in a site
+// crawl. u is a [Rules.Canonical] one, if it is a link.
 func (r *Rules) Check(u URL, depth int) Reason {
 	reason, _ := r.check(u, depth)
 	return reason
@@ -127,6 +137,8 @@ func (r *Rules) Explain(u URL, depth int) (Reason, string) {
 		return reason, p.text
 	case reason == RefusedExcluded:
 		return reason, "no include pattern matches"
+	case reason == RefusedTrap:
+		return reason, trapOf(u.normal()).String()
 	case reason == RefusedDepth:
 		return reason, fmt.Sprintf("max_depth %d", r.maxDepth)
 	case reason == RefusedOutOfScope:
@@ -156,6 +168,9 @@ func (r *Rules) check(u URL, depth int) (Reason, *pattern) {
 		if included = r.include.match(n); included == nil {
 			return RefusedExcluded, nil
 		}
+	}
+	if r.site && trapOf(n).kind != trapNone {
+		return RefusedTrap, nil
 	}
 	if depth > r.maxDepth {
 		return RefusedDepth, nil

@@ -93,6 +93,8 @@ func TestCheckOrder(t *testing.T) {
 		{"http://site.test/a/no/x", 9, RefusedExcluded, "/a/no/**"},
 		{"http://site.test/a/secret", 9, RefusedExcluded, "re:secret"},
 		{"http://site.test/b", 9, RefusedExcluded, "no include pattern matches"},
+		{"http://site.test/a/no/b/b/b/b", 9, RefusedExcluded, "/a/no/**"},
+		{"http://site.test/a/b/b/b/b", 9, RefusedTrap, `path segment "b" repeats`},
 		{"http://site.test/a/x", 3, RefusedDepth, "max_depth 2"},
 		{"http://site.test/a/x", 2, "", "/a/**"},
 	} {
@@ -306,13 +308,18 @@ func benchRules(b testing.TB) *Rules {
 
 func TestCheckAllocations(t *testing.T) {
 	r := benchRules(t)
-	u := mustParse(t, "https://docs.site.test/en/guide/install.html?lang=en")
-	if n := testing.AllocsPerRun(100, func() {
-		if reason := r.Check(u, 1); reason != "" {
-			t.Fatal(reason)
+	for _, link := range []string{
+		"https://docs.site.test/en/guide/install.html?lang=en",
+		"https://docs.site.test/en/a/b/c/d/e/a/b/c/f?a=1&b=2&id=4",
+	} {
+		u := mustParse(t, link)
+		if n := testing.AllocsPerRun(100, func() {
+			if reason := r.Check(u, 1); reason != "" || r.Pattern(u) != "" || r.Canonical(u) != u {
+				t.Fatal(reason)
+			}
+		}); n > 0 {
+			t.Errorf("%v allocations for %s, want none", n, link)
 		}
-	}); n > 0 {
-		t.Errorf("%v allocations a link, want none", n)
 	}
 }
 
@@ -323,7 +330,11 @@ func BenchmarkCheck(b *testing.B) {
 		rules     *Rules
 	}{
 		{"Patterns", "https://docs.site.test/en/guide/install.html?lang=en", benchRules(b)},
-		{"Host", "https://docs.site.test/en/guide/install.html", mustRules(b, Plan{Seeds: seeds, Scope: ScopeHost})},
+		{"Host", "https://docs.site.test/en/guide/install.html", mustRules(b, Plan{Site: true, Seeds: seeds, Scope: ScopeHost})},
+		{
+			"DeepQuery", "https://docs.site.test/en/latest/library/reference/net/http/client.html?a=1&b=2&id=3",
+			mustRules(b, Plan{Site: true, Seeds: seeds, Scope: ScopeHost}),
+		},
 		{"OtherDomain", "https://www.example.org/x", mustRules(b, Plan{Seeds: seeds, Scope: ScopeDomain})},
 		{"Subdomain", "https://www.site.test/x", mustRules(b, Plan{Seeds: seeds, Scope: ScopeDomain})},
 	} {

@@ -12,8 +12,8 @@ import (
 )
 
 // Spec says what to crawl, as submitted: absent is told from given, so that
-// inputs compare before defaults are filled in. An empty list, an empty string
-// and an absent field are the same. Bounds that [Limits] may lower are said as
+// inputs compare before defaults are filled in. An empty list, an empty string, a
+// false SortParams and an absent field are the same. Bounds that [Limits] may lower are said as
 // those of [DefaultLimits].
 type Spec struct {
 	// URLs are fetched and nothing else: no link is followed. 1 to 10,000;
@@ -54,6 +54,30 @@ type Spec struct {
 	// Delay is the time between the beginnings of two requests to one host: from
 	// the service's own delay to 60s. Default: the service's own.
 	Delay *Duration `json:"delay,omitempty"`
+	// RespectRobots false crawls what a robots.txt, a robots meta element, an
+	// X-Robots-Tag header or rel=nofollow asks not to. Default true.
+	RespectRobots *bool `json:"respect_robots,omitempty"`
+	// Sitemap says what a site crawl does with the sitemaps of its seeds' hosts:
+	// include, only or skip, see [SitemapInclude] and its neighbours. Default include. With URLs
+	// no sitemap is read.
+	Sitemap string `json:"sitemap,omitempty"`
+	// Headers are sent with each request to the origin (scheme, host and port) of an
+	// input, and to no other: at most 20, of at most 8 KiB together. Those of the
+	// connection, of content coding and of ranges and conditions cannot be set, nor can
+	// User-Agent, which is UserAgent. Authorization and Cookie can; no value is shown
+	// again.
+	Headers Headers `json:"headers,omitempty"`
+	// UserAgent is what requests call themselves, at most 256 visible ASCII characters. It
+	// begins with a name that a robots.txt can address. Default: the worker's.
+	UserAgent string `json:"user_agent,omitempty"`
+	// DropParams names query parameters that make no other page: at most 100 of at
+	// most 100 bytes. "*" in a name is any run of characters; "tracking" stands for
+	// [TrackingParams]. They are dropped from inputs and links, so that they are neither
+	// told apart by them nor fetched with them. Default: none.
+	DropParams []string `json:"drop_params,omitempty"`
+	// SortParams sorts the query parameters of inputs and links by name: for a site that
+	// links one page with them in several orders. Default false.
+	SortParams bool `json:"sort_params,omitempty"`
 	// Tags are for the caller to find the job by: at most 20 of 1 to 64 visible
 	// characters, spaces only inside.
 	Tags []string `json:"tags,omitempty"`
@@ -75,6 +99,13 @@ const (
 	defaultLimit   = time.Hour
 	defaultKeep    = 72 * time.Hour
 	defaultFlights = 8
+)
+
+// What a site crawl does with the sitemaps of its seeds' hosts.
+const (
+	SitemapInclude = "include" // their URLs are crawled like links of a seed, and so are links of pages
+	SitemapOnly    = "only"    // their URLs are, and no link of a page is followed
+	SitemapSkip    = "skip"    // they are not read
 )
 
 // maxFaultsPerList bounds the faults reported of one list; one more says how many
@@ -173,6 +204,18 @@ type Plan struct {
 	TimeLimit       time.Duration `json:"time_limit"`
 	Retention       time.Duration `json:"retention"`
 	HostConcurrency int           `json:"host_concurrency"`
+	// The zero values of what follows are those of a plan that an older API stored.
+
+	// IgnoreRobots is false where robots.txt and its kin count.
+	IgnoreRobots bool `json:"ignore_robots,omitempty"`
+	// Sitemap is one of [SitemapInclude], [SitemapOnly] and [SitemapSkip]; empty means skip.
+	Sitemap string `json:"sitemap,omitempty"`
+	// Headers go with requests to HeaderOrigins only: ask [Rules.Headers].
+	Headers       Headers  `json:"headers,omitempty"`
+	HeaderOrigins []string `json:"header_origins,omitempty"` // https://host[:port] of the inputs; none without Headers
+	UserAgent     string   `json:"user_agent,omitempty"`     // empty: the worker's own
+	DropParams    []string `json:"drop_params,omitempty"`    // see [Rules.Canonical]
+	SortParams    bool     `json:"sort_params,omitempty"`
 }
 
 // Input is one URL that a submission names.
@@ -206,6 +249,10 @@ func (s *Spec) Plan(l Limits, src Sources) (Plan, []Input, error) {
 		}
 		seen[key] = struct{}{}
 		inputs = append(inputs, Input{URL: g.url})
+	}
+	if message := c.plan.headerOrigins(inputs); message != "" {
+		invalid = true
+		c.fault("headers", "max", "%s", message)
 	}
 	faults := append(c.faults, refused.all()...)
 	switch {
@@ -261,6 +308,10 @@ type checked struct {
 	plan   Plan
 	field  string // that names the URLs
 	urls   []given
+	// params change the URLs before they are compared; their faults are told in the
+	// order of the fields.
+	params      paramRules
+	paramFaults []FieldFault
 }
 
 // given is one URL of the input, before duplicates are dropped.
@@ -278,6 +329,7 @@ func (s *Spec) check(l Limits) *checked {
 	l = l.orDefault()
 	c := &checked{limits: l}
 	c.plan.HostConcurrency = l.HostConcurrency
+	c.checkParams(s)
 	c.checkInputs(s)
 	c.checkSite(s)
 	c.plan.TimeLimit = c.duration(
@@ -288,6 +340,10 @@ func (s *Spec) check(l Limits) *checked {
 	c.plan.Concurrency = integer(
 		c, "concurrency", s.Concurrency, min(defaultFlights, l.Concurrency), 1, l.Concurrency)
 	c.plan.Delay = c.duration("delay", s.Delay, l.HostDelay, l.HostDelay, max(MaxDelay, l.HostDelay))
+	c.plan.IgnoreRobots = s.RespectRobots != nil && !*s.RespectRobots
+	c.checkHeaders(s.Headers)
+	c.checkUserAgent(s.UserAgent)
+	c.faults = append(c.faults, c.paramFaults...)
 	c.checkTags(s.Tags)
 	c.plan.Retention = c.duration(
 		"retention", s.Retention, min(defaultKeep, l.Retention), MinRetention, l.Retention)
@@ -350,7 +406,7 @@ func (c *checked) checkURL(list *faultList, field, s string) {
 	case err != nil:
 		list.add(field, string(RefusedReasonOf(err)), sentence(messageOf(err)))
 	default:
-		c.urls = append(c.urls, given{field: field, url: u})
+		c.urls = append(c.urls, given{field: field, url: c.params.canonical(u, false)})
 	}
 }
 
@@ -365,13 +421,14 @@ func (c *checked) checkSite(s *Spec) {
 			{"scope", s.Scope != ""},
 			{"include", len(s.Include) > 0},
 			{"exclude", len(s.Exclude) > 0},
+			{"sitemap", s.Sitemap != ""},
 		} {
 			if f.given {
 				c.fault(f.name, "site_only",
 					"Leave %s out. It is for a site crawl; with urls no link is followed.", f.name)
 			}
 		}
-		c.plan.Scope = ScopeAny
+		c.plan.Scope, c.plan.Sitemap = ScopeAny, SitemapSkip
 		return
 	}
 	seeds := make(map[Key]struct{}, len(c.urls))
@@ -399,6 +456,20 @@ func (c *checked) checkSite(s *Spec) {
 	_, c.faults = compilePatterns("include", s.Include, c.faults)
 	_, c.faults = compilePatterns("exclude", s.Exclude, c.faults)
 	c.plan.Include, c.plan.Exclude = s.Include, s.Exclude
+	c.plan.Sitemap = cmp.Or(s.Sitemap, SitemapInclude)
+	switch c.plan.Sitemap {
+	case SitemapInclude, SitemapOnly, SitemapSkip:
+	default:
+		c.fault("sitemap", "enum", "Give one of include, only and skip, not %q.", clip(s.Sitemap))
+	}
+}
+
+func (c *checked) checkParams(s *Spec) {
+	c.params, c.paramFaults = compileParams(s.DropParams, s.SortParams, nil)
+	if len(s.DropParams) > 0 {
+		c.plan.DropParams = s.DropParams
+	}
+	c.plan.SortParams = s.SortParams
 }
 
 func (c *checked) checkTags(tags []string) {

@@ -65,8 +65,12 @@ func TestValidate(t *testing.T) {
 		{"most seeds", `{"seeds":` + quoted(1000, "http://a.test/%d") + `}`, nil},
 		{"too many seeds", `{"seeds":` + quoted(1001, "http://a.test/%d") + `}`, []string{"seeds max"}},
 		{
-			"site fields on a list", `{"urls":["http://a.test"],"max_pages":1,"max_depth":0,"scope":"host","include":["/a"],"exclude":["/a"]}`,
-			[]string{"max_pages site_only", "max_depth site_only", "scope site_only", "include site_only", "exclude site_only"},
+			"site fields on a list", `{"urls":["http://a.test"],"max_pages":1,"max_depth":0,"scope":"host","include":["/a"],"exclude":["/a"],
+				"sitemap":"skip"}`,
+			[]string{
+				"max_pages site_only", "max_depth site_only", "scope site_only", "include site_only", "exclude site_only",
+				"sitemap site_only",
+			},
 		},
 		{
 			"least", `{"seed_url":"http://a.test","max_pages":1,"max_depth":0,"time_limit":"1s","concurrency":1,"delay":"500ms",
@@ -139,14 +143,17 @@ func TestPlanDefaults(t *testing.T) {
 	t.Parallel()
 	list := Plan{
 		MaxPages: 2, Scope: ScopeAny, Sources: []string{"*"}, Concurrency: 8, HostConcurrency: 2,
-		Delay: 500 * time.Millisecond, TimeLimit: time.Hour, Retention: 72 * time.Hour,
+		Delay: 500 * time.Millisecond, TimeLimit: time.Hour, Retention: 72 * time.Hour, Sitemap: SitemapSkip,
 	}
 	site := list
+	site.Sitemap = SitemapInclude
 	site.Site, site.Seeds, site.MaxPages, site.MaxDepth, site.Scope = true, []string{"http://a.test/x/"}, 100, 5, ScopeHost
 	full := Plan{
 		Site: true, Seeds: []string{"http://a.test/"}, MaxPages: 7, MaxDepth: 0, Scope: ScopePrefix, Sources: []string{"*"},
 		Include: []string{"/a/**"}, Exclude: []string{"re:b"}, Concurrency: 3, HostConcurrency: 2,
 		Delay: 2 * time.Second, TimeLimit: time.Minute, Retention: time.Hour,
+		IgnoreRobots: true, Sitemap: SitemapOnly, UserAgent: "Bot/1.0", DropParams: []string{"utm_*", "tracking"}, SortParams: true,
+		Headers: Headers{"Cookie": "a=b"}, HeaderOrigins: []string{"http://a.test"},
 	}
 	manySeeds := site
 	manySeeds.Seeds, manySeeds.MaxPages = nil, 150
@@ -165,7 +172,9 @@ func TestPlanDefaults(t *testing.T) {
 		{"URL-12 list", `{"urls":["http://a.test","http://A.test:80/#x","http://a.test/dir"]}`, DefaultLimits(), list},
 		{"site", `{"seed_url":"http://a.test/x/"}`, DefaultLimits(), site},
 		{"everything", `{"seeds":["http://a.test"],"max_pages":7,"max_depth":0,"scope":"prefix","include":["/a/**"],
-			"exclude":["re:b"],"concurrency":3,"delay":"2s","time_limit":"1m","retention":"1h","tags":["t"]}`, DefaultLimits(), full},
+			"exclude":["re:b"],"concurrency":3,"delay":"2s","time_limit":"1m","retention":"1h","tags":["t"],
+			"respect_robots":false,"sitemap":"only","user_agent":"Bot/1.0","drop_params":["utm_*","tracking"],"sort_params":true,
+			"headers":{"Cookie":"a=b"}}`, DefaultLimits(), full},
 		{"more seeds than pages by default", `{"seeds":` + quoted(150, "http://a.test/%d") + `}`, DefaultLimits(), manySeeds},
 		{"lower limits", `{"seed_url":"http://a.test/x/"}`, Limits{
 			MaxPages: 10, Concurrency: 2, HostConcurrency: 1, TimeLimit: time.Minute, Retention: 2 * time.Hour,
@@ -298,6 +307,54 @@ func TestDigest(t *testing.T) {
 		if got := decodeSpec(t, tt.spec).Digest() == base; got != tt.same {
 			t.Errorf("%s: same %v, want %v", tt.spec, got, tt.same)
 		}
+	}
+}
+
+// A digest is stored with an idempotency key for a month or more: fields that are not
+// given must never change it, or an upgrade turns a repeated submission into a conflict.
+// These digests are of the first version.
+func TestDigestIsStable(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]string{
+		`{"urls":["http://a.test/","http://b.test/x?y=1"]}`: "4683b27c9c8f33b44383327d344000ca046ae4ae8e66f3fde544d1d24b3896ae",
+		`{"seed_url":"http://site.test/","max_pages":7,"max_depth":0,"time_limit":"60s","scope":"prefix","include":["/a/**"],
+			"exclude":["re:b"],"concurrency":3,"delay":"2s","tags":["t"],"retention":"1h","headers":{},"drop_params":[],
+			"user_agent":"","sort_params":false,"sitemap":""}`: "ba3bc17b65d5fb3cbc67ce2755dedf125face363696ef8723441b8fec0cbc87a",
+		`{"seeds":["http://a.test","http://b.test"],"respect_robots":null}`: "dbc445d5cc8452900da88e3e1e412d179da66071c01cf6384a5ca9510fb5208a",
+	} {
+		if got := fmt.Sprintf("%x", decodeSpec(t, spec).Digest()); got != want {
+			t.Errorf("%s: %s, want %s", spec, got, want)
+		}
+	}
+	seen := map[[32]byte]string{decodeSpec(t, `{"seed_url":"http://a.test"}`).Digest(): "nothing"}
+	for _, field := range []string{
+		`"respect_robots":true`, `"respect_robots":false`, `"sitemap":"include"`, `"headers":{"A":"b"}`, `"headers":{"A":"c"}`,
+		`"user_agent":"b"`, `"drop_params":["a"]`, `"sort_params":true`,
+	} {
+		d := decodeSpec(t, `{"seed_url":"http://a.test",`+field+`}`).Digest()
+		if other, ok := seen[d]; ok {
+			t.Errorf("%s and %s are one input", field, other)
+		}
+		seen[d] = field
+	}
+}
+
+// What an API stored before a field was there means what it meant: robots.txt counts,
+// no sitemap is read, nothing is sent or dropped.
+func TestOldPlan(t *testing.T) {
+	t.Parallel()
+	var p Plan
+	text := `{"site":true,"seeds":["http://a.test/"],"max_pages":100,"max_depth":5,"scope":"host","sources":["*"],"concurrency":8,` +
+		`"delay":500000000,"time_limit":3600000000000,"retention":259200000000000,"host_concurrency":2}`
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		t.Fatal(err)
+	}
+	u := mustParse(t, "http://a.test/?b&a")
+	if r := mustRules(t, p); p.IgnoreRobots || p.Sitemap != "" || r.Headers(u) != nil || r.Canonical(u) != u {
+		t.Errorf("%+v", p)
+	}
+	if b, err := json.Marshal(p); err != nil || string(b) != text {
+		t.Errorf("it is stored again as %s (%v)", b, err)
 	}
 }
 

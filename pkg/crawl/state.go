@@ -65,6 +65,16 @@ const (
 	StopInternal      StopReason = "internal"
 )
 
+// What a job waits for, see Job.WaitingFor.
+const (
+	WaitingTenantQuota = "tenant_quota" // the tenant has as many jobs running as it may
+	WaitingDispatch    = "dispatch"     // the queue did not take the job
+	WaitingWorker      = "worker"       // no worker has begun it
+	WaitingHostDelay   = "host_delay"   // its hosts are to be left alone for a while
+	WaitingRetry       = "retry"        // its pages failed for now, and are tried again
+	WaitingRobots      = "robots"       // a robots.txt could not be read yet
+)
+
 // PageState is the state of one admitted URL.
 type PageState string
 
@@ -89,6 +99,9 @@ const (
 	SkipRedirectOutOfScope  Reason = "redirect_out_of_scope" // it redirects to what the spec leaves out
 	SkipRedirectNotAllowed  Reason = "redirect_not_allowed"  // it redirects outside the tenant's sources
 	SkipContentTypeExcluded Reason = "content_type"
+	SkipRobots              Reason = "robots"             // robots.txt does not allow it
+	SkipRobotsUnreachable   Reason = "robots_unreachable" // robots.txt could not be read, so nothing may be
+	SkipNoIndex             Reason = "noindex"            // it asks not to be kept, and its links were followed
 )
 
 // Reasons for which a link is refused, that is, never admitted. They are
@@ -103,4 +116,6 @@ const (
 	RefusedInvalid    Reason = "invalid_url"    // cannot be parsed
 	RefusedTooLong    Reason = "url_too_long"   // over MaxURLBytes
 	RefusedLinkLimit  Reason = "too_many_links" // beyond MaxLinksPerPage of one page
+	RefusedNoFollow   Reason = "nofollow"       // the page or the link asks not to follow it
+	RefusedTrap       Reason = "trap"           // looks endless, see [Rules.Check] and [Rules.Pattern]
 )

@@ -31,6 +31,8 @@ import (
 //	{t:T}:j:ID:refseen    SET   dedupe keys of refused URLs, bounded
 //	{t:T}:j:ID:refused    LIST  "reason depth parent url", bounded as refseen
 //	{t:T}:j:ID:claims     HASH  dedupe key of a final URL → the record that has it
+//	{t:T}:j:ID:patterns   HASH  URLs admitted of each pattern that has a budget
+//	{t:T}:j:ID:bodies     HASH  digest of a body → the first record with these bytes
 //	{t:T}:j:ID:done       BITS  n of committed rows, so that a commit sent twice is known
 //	{t:T}:j:ID:moved      SET   "slice row" of rows that a commit sent back
 //	{t:T}:j:ID:rec:K      HASH  records by number, a thousand a hash
@@ -40,6 +42,7 @@ import (
 //	{h:HOST}:next         STR   the next start time, ms
 //	{h:HOST}:line         ZSET  slices that wait for a slot, by the time they came
 //	{h:HOST}:asked        ZSET  the same by the time they last asked
+//	{h:HOST}:robots:S:P   HASH  robots.txt by scheme S, as it speaks to product token P: state, rules, why, learned, until, tries, claim, claimed_until
 const tenantsKey = "trawl:tenants"
 
 // perHash is the number of records in one hash: a page of results is then one or

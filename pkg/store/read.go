@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,7 +126,7 @@ func waiting(job crawl.Job, rank, slices int64, deferredFor string, rests bool) 
 	case job.Error != "":
 		return "dispatch", 0
 	case rests && job.Active == 0:
-		return "host_delay", 0
+		return cmp.Or(deferredFor, "host_delay"), 0
 	case job.Active == 0 && job.Queued == 0 && job.Deferred > 0:
 		return deferredFor, 0
 	case slices == 0:
@@ -140,6 +142,8 @@ type (
 	storedPage struct {
 		crawl.Page
 		Parent int64 `json:"parent,omitempty"`
+		// DuplicateSeq is written by commit.lua, which alone knows it.
+		DuplicateSeq int64 `json:"duplicate_seq,omitempty"`
 	}
 	storedFailure struct {
 		crawl.Failure
@@ -157,25 +161,26 @@ func (s *Store) Records(ctx context.Context, j crawl.JobRef, after int64, limit 
 		return RecordPage{}, err
 	}
 	out := RecordPage{Next: page.next, More: page.more, Ended: page.ended}
-	parents := make([]int64, len(rows))
+	parents, firsts := make([]int64, len(rows)), make([]int64, len(rows))
 	for i, text := range rows {
 		var rec storedPage
 		if err := json.Unmarshal([]byte(text), &rec); err != nil {
 			return RecordPage{}, fmt.Errorf("store: record: %w", err)
 		}
 		rec.Seq = after + int64(i) + 1
-		parents[i] = rec.Parent
+		parents[i], firsts[i] = rec.Parent, rec.DuplicateSeq
 		out.Records = append(out.Records, rec.Page)
 	}
-	known := make(map[int64]string, len(out.Records))
+	known := make(map[int64]cited, len(out.Records))
 	for _, p := range out.Records {
-		known[p.Seq] = p.SourceURL
+		known[p.Seq] = cited{p.SourceURL, p.URL}
 	}
-	if err := s.sources(ctx, j, parents, known); err != nil {
+	if err := s.cite(ctx, j, slices.Concat(parents, firsts), known); err != nil {
 		return RecordPage{}, err
 	}
 	for i := range out.Records {
-		out.Records[i].DiscoveredOn = known[parents[i]]
+		out.Records[i].DiscoveredOn = known[parents[i]].SourceURL
+		out.Records[i].DuplicateOf = known[firsts[i]].SourceURL
 	}
 	return out, nil
 }
@@ -188,7 +193,7 @@ func (s *Store) Failures(ctx context.Context, j crawl.JobRef, after int64, limit
 		return FailurePage{}, err
 	}
 	out := FailurePage{Next: page.next, More: page.more, Ended: page.ended}
-	parents, known := make([]int64, len(rows)), map[int64]string{}
+	parents, known := make([]int64, len(rows)), map[int64]cited{}
 	for i, text := range rows {
 		var rec storedFailure
 		if err := json.Unmarshal([]byte(text), &rec); err != nil {
@@ -200,11 +205,11 @@ func (s *Store) Failures(ctx context.Context, j crawl.JobRef, after int64, limit
 		parents[i] = rec.Parent
 		out.Failures = append(out.Failures, rec.Failure)
 	}
-	if err := s.sources(ctx, j, parents, known); err != nil {
+	if err := s.cite(ctx, j, parents, known); err != nil {
 		return FailurePage{}, err
 	}
 	for i := range out.Failures {
-		out.Failures[i].DiscoveredOn = known[parents[i]]
+		out.Failures[i].DiscoveredOn = known[parents[i]].SourceURL
 	}
 	return out, nil
 }
@@ -254,8 +259,14 @@ func (s *Store) rows(
 	return out, position{next: next, more: next < total, ended: crawl.State(state).Terminal()}, nil
 }
 
-// sources adds the source URLs of the given records to known.
-func (s *Store) sources(ctx context.Context, j crawl.JobRef, seqs []int64, known map[int64]string) error {
+// cited is what other entries say of a record.
+type cited struct {
+	SourceURL string `json:"source_url"`
+	URL       string `json:"url"`
+}
+
+// cite adds what is said of the given records to known.
+func (s *Store) cite(ctx context.Context, j crawl.JobRef, seqs []int64, known map[int64]cited) error {
 	byKey := map[string][]string{}
 	wanted := map[int64]bool{}
 	for _, seq := range seqs {
@@ -284,14 +295,12 @@ func (s *Store) sources(ctx context.Context, j crawl.JobRef, seqs []int64, known
 			if !ok {
 				continue // removed meanwhile with its job
 			}
-			var rec struct {
-				SourceURL string `json:"source_url"`
-			}
+			var rec cited
 			if err := json.Unmarshal([]byte(text), &rec); err != nil {
 				return fmt.Errorf("store: record: %w", err)
 			}
 			seq, _ := strconv.ParseInt(byKey[k][i], 10, 64)
-			known[seq] = rec.SourceURL
+			known[seq] = rec
 		}
 	}
 	return nil

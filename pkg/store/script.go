@@ -67,6 +67,9 @@ var (
 	hostRenewScript   = loadScript("host_renew")
 	hostDelayScript   = loadScript("host_delay")
 	retireScript      = loadScript("retire")
+	robotsClaimScript = loadScript("robots_claim")
+	robotsLearnScript = loadScript("robots_learn")
+	urlsScript        = loadScript("urls")
 )
 
 // call is one script to run, and its answer.

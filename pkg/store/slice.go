@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -107,7 +108,9 @@ const NoRest time.Duration = -time.Millisecond
 type Commit struct {
 	Item crawl.Item
 
-	Accepted  *Accepted
+	Accepted *Accepted
+	// NoIndex takes the links of a page in, with Accepted, and skips the page.
+	NoIndex   bool
 	Failed    *crawl.Failure
 	Skipped   crawl.Reason
 	SkippedTo string // where a redirect led that the job does not follow
@@ -129,6 +132,8 @@ type Accepted struct {
 	Links []crawl.Link
 	// BadLinks counts links that are no URLs, by reason.
 	BadLinks map[crawl.Reason]int
+	// Digest of the body tells pages of the same bytes; empty for a page without any.
+	Digest string
 }
 
 // Redirect is where a cross-origin redirect leads.
@@ -162,6 +167,7 @@ type Committed struct {
 type Return struct {
 	Item  crawl.Item
 	Delay time.Duration
+	For   string // what it then waits for, as status tells it; empty means its host
 }
 
 // Exchange is one round trip of a slice: what it finished, what it gives back,
@@ -210,7 +216,7 @@ func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged,
 	if len(x.Returns) > 0 {
 		args := []any{s.now(), sl.Job.ID, sl.Gen}
 		for _, r := range x.Returns {
-			args = append(args, row(r.Item), r.Delay.Milliseconds())
+			args = append(args, row(r.Item), r.Delay.Milliseconds(), cmp.Or(r.For, "host_delay"))
 		}
 		release = &call{script: releaseScript, keys: keys, args: args}
 		calls = append(calls, release)
@@ -327,15 +333,22 @@ func acceptedArgs(head []any, c *Commit) ([]any, error) {
 	if len(a.Links) > MaxLinks {
 		return nil, fmt.Errorf("store: %d links in one commit", len(a.Links))
 	}
-	args := slices.Grow(head, 8+3*len(a.Links))
-	refused := 0
+	args := slices.Grow(head, 10+3*len(a.Links))
+	refused, patterned := 0, 0
 	for i := range a.Links {
-		if a.Links[i].Refused != "" {
+		switch {
+		case a.Links[i].Refused != "":
 			refused++
+		case a.Links[i].Pattern != "":
+			patterned++
 		}
 	}
-	args = append(args, "accepted", a.Final[:], record, p.Bytes, strconv.Itoa(c.Item.Depth+1),
-		len(a.Links)-refused, refused)
+	outcome := "accepted"
+	if c.NoIndex {
+		outcome = "noindex"
+	}
+	args = append(args, outcome, a.Final[:], record, p.Bytes, strconv.Itoa(c.Item.Depth+1),
+		len(a.Links)-refused, refused, patterned, a.Digest)
 	for i := range a.Links {
 		if l := &a.Links[i]; l.Refused == "" {
 			args = append(args, l.Key[:])
@@ -349,6 +362,16 @@ func acceptedArgs(head []any, c *Commit) ([]any, error) {
 	for i := range a.Links {
 		if l := &a.Links[i]; l.Refused != "" {
 			args = append(args, l.Key[:], string(l.Refused), l.URL.String())
+		}
+	}
+	if patterned > 0 {
+		n := 0
+		for i := range a.Links {
+			if l := &a.Links[i]; l.Refused == "" {
+				if n++; l.Pattern != "" {
+					args = append(args, n, l.Pattern)
+				}
+			}
 		}
 	}
 	for reason, n := range a.BadLinks {

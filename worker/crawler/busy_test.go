@@ -90,7 +90,8 @@ func TestSlotsOfALostAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.plan = crawl.Plan{
-			Scope: "any", MaxPages: 100, Concurrency: 8, HostConcurrency: 8, Sources: []string{"*"},
+			IgnoreRobots: true,
+			Scope:        "any", MaxPages: 100, Concurrency: 8, HostConcurrency: 8, Sources: []string{"*"},
 			Retention: time.Hour,
 		}
 		c := crawler.New(crawler.Options{

@@ -21,6 +21,8 @@ type Store interface {
 	Exchange(ctx context.Context, sl *store.Slice, x store.Exchange) (store.Exchanged, error)
 	End(ctx context.Context, sl *store.Slice, rest time.Duration) ([]crawl.Ring, error)
 	Sweep(ctx context.Context) (store.Swept, error)
+	ClaimRobots(ctx context.Context, u crawl.URL, product string) (store.Robots, error)
+	LearnRobots(ctx context.Context, u crawl.URL, product, claim string, f store.RobotsFetch) (store.Robots, error)
 }
 
 // Doorbell is what the crawler needs of package queue.
@@ -33,6 +35,8 @@ type Doorbell interface {
 // Fetcher fetches one URL.
 type Fetcher interface {
 	Fetch(ctx context.Context, req fetch.Request) (fetch.Result, error)
+	// Raw fetches what is no page: a robots.txt or a sitemap.
+	Raw(ctx context.Context, req fetch.RawRequest) (fetch.Raw, error)
 }
 
 // Options of a [Crawler]. Those without a stated default are required.
@@ -50,6 +54,9 @@ type Options struct {
 	// can ask for a longer delay and for less concurrency, not for more.
 	HostDelay       time.Duration
 	HostConcurrency int
+	// Product is the token by which robots rules address this crawler; that of its user
+	// agent, when a process leaves it empty.
+	Product string
 	// Grace is how long requests in flight may go on after Stop; zero aborts them at once.
 	Grace time.Duration
 }
@@ -72,8 +79,10 @@ const (
 // Crawler serves slices and sweeps. Make it with [New], hand its [Crawler.Serve] to
 // the queue, run [Crawler.Sweep] beside it.
 type Crawler struct {
-	o    Options
-	room *room
+	o      Options
+	room   *room
+	robots *robotsBook // what this process knows of robots.txt files
+	jars   *jars       // cookies of the jobs
 
 	drain     chan struct{} // closed: lease nothing more
 	drop      chan struct{} // closed: abort what is in flight
@@ -92,7 +101,7 @@ func New(o Options) *Crawler {
 		o.Metrics = NewMetrics(nil)
 	}
 	return &Crawler{
-		o: o, room: newRoom(o.Concurrency), drain: make(chan struct{}), drop: make(chan struct{}),
+		o: o, room: newRoom(o.Concurrency), robots: newRobotsBook(&o), jars: newJars(), drain: make(chan struct{}), drop: make(chan struct{}),
 		serving: map[crawl.JobRef]int64{},
 	}
 }

@@ -108,7 +108,9 @@ func (b *bench) submit(t *testing.T, plan crawl.Plan, urls ...string) crawl.JobR
 }
 
 func site(maxPages int64, depth, concurrency int) crawl.Plan {
-	return crawl.Plan{Site: true, Scope: "host", MaxPages: maxPages, MaxDepth: depth, Concurrency: concurrency}
+	return crawl.Plan{
+		Site: true, Scope: "host", MaxPages: maxPages, MaxDepth: depth, Concurrency: concurrency, IgnoreRobots: true,
+	}
 }
 
 // ended waits for the end of a job and checks promise 1 at every look.

@@ -11,10 +11,11 @@ import (
 // host is what a turn knows of one host.
 type host struct {
 	name    string
-	pending []*page // leased, without a slot
-	inUse   int     // slots of this turn
-	most    int     // requests at once that the host allows
-	waits   bool    // the last reserve found every slot taken
+	pending []*page       // leased, without a slot
+	inUse   int           // slots of this turn
+	most    int           // requests at once that the host allows
+	delay   time.Duration // between two starts that its robots.txt asks for
+	waits   bool          // the last reserve found every slot taken
 	nextTry time.Time
 	inLine  time.Time // since when it stands in the host's line; zero when it does not
 	opens   time.Time // no request before; set when that is beyond the horizon
@@ -38,7 +39,7 @@ func (t *turn) host(name string) *host {
 func (t *turn) reserves(now time.Time) []store.HostReserve {
 	var out []store.HostReserve
 	for _, h := range t.hosts {
-		delay := max(t.sl.Plan.Delay, t.c.o.HostDelay)
+		delay := max(t.sl.Plan.Delay, t.c.o.HostDelay, h.delay)
 		if len(h.pending) > 0 && h.opens.Sub(now) > store.HostHorizon {
 			t.shut(h, h.opens.Sub(now), delay) // no need to ask
 		}
@@ -66,7 +67,7 @@ func (t *turn) granted(g *store.HostGrant, r *store.HostReserve, now time.Time) 
 		}
 		p := h.pending[0]
 		h.pending = h.pending[1:]
-		p.slot, p.start = slot, now.Add(wait)
+		p.slot, p.start, p.delay = slot, now.Add(wait), r.Delay
 		t.ready = append(t.ready, p)
 	}
 	if len(g.Starts) > 0 || g.Wait >= 0 {

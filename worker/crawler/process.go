@@ -1,6 +1,7 @@
 package crawler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"example.com/trawl/pkg/queue"
 	"example.com/trawl/pkg/redisconn"
 	"example.com/trawl/worker/fetch"
+	"example.com/trawl/worker/robots"
 )
 
 // ProcessOptions are what a worker process is made of.
@@ -60,6 +62,9 @@ func NewProcess(o ProcessOptions) (*Process, error) {
 		}
 		p.stops = append(p.stops, func(context.Context) error { f.Close(); return nil })
 		o.Fetcher = f
+	}
+	if o.Product == "" {
+		o.Product = robots.ProductToken(cmp.Or(o.Fetch.UserAgent, fetch.DefaultUserAgent))
 	}
 	p.crawler = New(o.Options)
 	p.queue = queue.NewServer(rdb, queue.ServerOptions{

@@ -86,6 +86,21 @@ func (s slow) Fetch(ctx context.Context, req fetch.Request) (fetch.Result, error
 	}
 }
 
+// Raw finds nothing: a robots.txt that is not there allows all.
+func (slow) Raw(context.Context, fetch.RawRequest) (fetch.Raw, error) {
+	return fetch.Raw{Status: http.StatusNotFound}, nil
+}
+
+// ClaimRobots knows of no rules.
+func (d *desk) ClaimRobots(context.Context, crawl.URL, string) (store.Robots, error) {
+	return store.Robots{Standing: store.RobotsToFetch}, nil
+}
+
+// LearnRobots keeps nothing.
+func (d *desk) LearnRobots(_ context.Context, _ crawl.URL, _, _ string, f store.RobotsFetch) (store.Robots, error) {
+	return store.Robots{Standing: store.RobotsKnown, Rules: f.Rules, Wait: store.RobotsAge}, nil
+}
+
 // serve has a slice served to its end.
 func (d *desk) serve(t *testing.T, f crawler.Fetcher) {
 	t.Helper()
@@ -94,7 +109,8 @@ func (d *desk) serve(t *testing.T, f crawler.Fetcher) {
 		t.Fatal(err)
 	}
 	d.plan = crawl.Plan{
-		Scope: "any", MaxPages: 100, Concurrency: 8, HostConcurrency: 8, Sources: []string{"*"},
+		IgnoreRobots: true,
+		Scope:        "any", MaxPages: 100, Concurrency: 8, HostConcurrency: 8, Sources: []string{"*"},
 		Retention: time.Hour,
 	}
 	c := crawler.New(crawler.Options{

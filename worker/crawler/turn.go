@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"slices"
 	"time"
 
 	"example.com/trawl/pkg/crawl"
@@ -36,10 +38,13 @@ const (
 // page is one leased URL on its way.
 type page struct {
 	item  crawl.Item
+	url   crawl.URL // item.Target; zero when that is no URL
 	host  *host
-	slot  int64     // of the host; 0 before one is granted
-	start time.Time // not before; set with slot
-	since time.Time // leased
+	slot  int64         // of the host; 0 before one is granted
+	delay time.Duration // between starts, for which the slot was granted
+	start time.Time     // not before; set with slot
+	since time.Time     // leased
+	waits string        // what it waits for, when it is given back to wait
 }
 
 // result is what became of a page: a commit, or nothing to count.
@@ -47,6 +52,8 @@ type result struct {
 	page   *page
 	commit store.Commit
 	back   bool          // aborted: the item goes back
+	again  bool          // its start was used otherwise, or came too early: it needs another
+	wait   time.Duration // with back: it is due then
 	slow   time.Duration // the host asked for a pause
 }
 
@@ -57,6 +64,8 @@ type turn struct {
 	sl    *store.Slice
 	log   *slog.Logger
 	rules *crawl.Rules
+	agent agent
+	jar   http.CookieJar
 
 	io      context.Context // of store calls: outlives the handler's, to give back
 	fetches context.Context // of requests
@@ -93,7 +102,7 @@ func newTurn(c *Crawler, sl *store.Slice, log *slog.Logger) (*turn, error) {
 		return nil, fmt.Errorf("rules of job %s: %w", sl.Job.ID, err)
 	}
 	return &turn{
-		c: c, sl: sl, log: log, rules: rules,
+		c: c, sl: sl, log: log, rules: rules, agent: agentOf(&sl.Plan, &c.o), jar: c.jars.of(sl.Job),
 		held: map[int64]*page{}, hosts: map[string]*host{}, slots: newSlotBook(),
 		results: make(chan result, max(1, sl.Plan.Concurrency)), known: map[crawl.Key]bool{},
 	}, nil
@@ -219,6 +228,11 @@ func (t *turn) startReady() {
 
 func (t *turn) collect(r result) {
 	t.inFlight--
+	t.take(r)
+}
+
+// take keeps a result until it is sent.
+func (t *turn) take(r result) {
 	if len(t.done) == 0 {
 		t.firstDone = time.Now()
 	}
@@ -264,7 +278,7 @@ func (t *turn) giveBack(p *page, delay time.Duration) {
 	delete(t.held, p.item.N)
 	t.c.room.give(1)
 	if !t.lost {
-		t.returns = append(t.returns, store.Return{Item: p.item, Delay: delay})
+		t.returns = append(t.returns, store.Return{Item: p.item, Delay: delay, For: p.waits})
 	}
 }
 
@@ -343,11 +357,14 @@ func (t *turn) wanted() int {
 
 // settle turns results into commits and returns.
 func (t *turn) settle(x *store.Exchange) {
+	var again []*page
 	for _, r := range t.done {
 		switch {
-		case r.back || t.lost:
-			t.giveBack(r.page, 0)
+		case r.back || t.lost || r.again && t.winding:
+			t.giveBack(r.page, r.wait)
 			t.c.o.Metrics.pages.WithLabelValues("released").Inc()
+		case r.again:
+			again = append(again, r.page)
 		default:
 			t.slots.free(r.page.host, r.page.slot)
 			delete(t.held, r.page.item.N)
@@ -361,6 +378,26 @@ func (t *turn) settle(x *store.Exchange) {
 	}
 	clear(t.done)
 	t.done = t.done[:0]
+	t.startAnew(again)
+}
+
+// startAnew has pages ask for another start, before all others of their host. What is
+// known by now of their robots.txt, and of those that wait with them, counts at once.
+func (t *turn) startAnew(pages []*page) {
+	for _, p := range slices.Backward(pages) {
+		t.slots.free(p.host, p.slot)
+		p.slot = 0
+		p.host.pending = slices.Insert(p.host.pending, 0, p)
+	}
+	for _, p := range pages {
+		waiting := p.host.pending
+		p.host.pending = nil
+		for _, w := range waiting {
+			if t.permit(w) {
+				p.host.pending = append(p.host.pending, w)
+			}
+		}
+	}
 }
 
 // forget leaves out the links that the store is known to have seen: on a site most
@@ -500,8 +537,10 @@ func (t *turn) admit(it crawl.Item, now time.Time) {
 		t.ready = append(t.ready, p)
 		return
 	}
-	p.host = t.host(u.PolitenessHost())
-	p.host.pending = append(p.host.pending, p)
+	p.url, p.host = u, t.host(u.PolitenessHost())
+	if t.permit(p) {
+		p.host.pending = append(p.host.pending, p)
+	}
 }
 
 // giveUp ends a slice that cannot speak to the store: nothing is committed any more,

@@ -22,7 +22,7 @@ import (
 
 // list is a plan for a list of URLs.
 func list(concurrency int) crawl.Plan {
-	return crawl.Plan{Scope: "any", MaxPages: 1000, Concurrency: concurrency}
+	return crawl.Plan{Scope: "any", MaxPages: 1000, Concurrency: concurrency, IgnoreRobots: true}
 }
 
 // Whatever can become of a page is recorded under its name, with what it took.

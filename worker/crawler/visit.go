@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/store"
 	"example.com/trawl/worker/fetch"
+	"example.com/trawl/worker/robots"
 )
 
 const (
@@ -22,10 +25,11 @@ const (
 	retryMost = 5 * time.Minute
 )
 
-// hopRefusedError is a redirect that the job's rules do not let through.
+// hopRefusedError is a redirect that the job's rules, or the site's, do not let through.
 type hopRefusedError struct {
 	reason crawl.Reason
 	to     crawl.URL
+	rule   string // of robots.txt
 }
 
 func (h hopRefusedError) Error() string { return "redirect refused: " + string(h.reason) }
@@ -42,8 +46,9 @@ func (t *turn) visit(p *page) (r result) {
 			r.commit = store.Commit{Item: p.item, Failed: f} // whatever stood in it is half of something
 		}
 	}()
-	target, err := crawl.ParseURL(p.item.Target())
-	if err != nil {
+	target := p.url
+	if target.IsZero() {
+		_, err := crawl.ParseURL(p.item.Target())
 		r.commit.Failed = t.failure(p, err)
 		return r
 	}
@@ -52,13 +57,18 @@ func (t *turn) visit(p *page) (r result) {
 			"The workers may not fetch this address; see their TRAWL_ALLOWED_SOURCES."))
 		return r
 	}
+	rules, ready := t.heedRobots(p, &r)
+	if !ready {
+		return r
+	}
 	m := t.c.o.Metrics
 	m.inFlight.Inc()
 	defer m.inFlight.Dec()
 	begun := time.Now()
 	res, err := t.c.o.Fetcher.Fetch(t.fetches, fetch.Request{
-		URL: target, Hops: p.item.Hops, Links: true, MaxLinks: store.MaxLinks,
-		Hop: func(to crawl.URL) error { return t.mayFollow(p, to) },
+		URL: target, Hops: p.item.Hops, Links: true, MaxLinks: store.MaxLinks, Product: t.agent.product,
+		UserAgent: t.agent.name, Header: headerOf(t.rules.Headers(target)), Jar: t.jar,
+		Hop: func(to crawl.URL) error { return t.mayHop(p, to, rules) },
 	})
 	m.since(m.fetch, begun)
 	var hop hopRefusedError
@@ -69,6 +79,9 @@ func (t *turn) visit(p *page) (r result) {
 		r.back = true
 	case err != nil:
 		r.slow = t.failed(p, err, &r.commit)
+		if r.commit.Failed != nil && !res.Final.IsZero() {
+			r.commit.Failed.URL = res.Final.String()
+		}
 	case !res.Redirect.IsZero():
 		if errors.As(t.mayFollow(p, res.Redirect), &hop) {
 			t.skipped(p, hop, &r.commit)
@@ -84,21 +97,38 @@ func (t *turn) visit(p *page) (r result) {
 // mayFollow asks the job's rules about a redirect.
 func (t *turn) mayFollow(p *page, to crawl.URL) error {
 	if !t.c.o.Sources.Allows(to) {
-		return hopRefusedError{crawl.SkipRedirectNotAllowed, to}
+		return hopRefusedError{reason: crawl.SkipRedirectNotAllowed, to: to}
 	}
 	switch t.rules.Check(to, p.item.Depth) {
 	case "":
 		return nil
+	case crawl.RefusedTrap:
+		return hopRefusedError{reason: crawl.RefusedTrap, to: to}
 	case crawl.RefusedSource:
-		return hopRefusedError{crawl.SkipRedirectNotAllowed, to}
+		return hopRefusedError{reason: crawl.SkipRedirectNotAllowed, to: to}
 	default:
-		return hopRefusedError{crawl.SkipRedirectOutOfScope, to}
+		return hopRefusedError{reason: crawl.SkipRedirectOutOfScope, to: to}
 	}
+}
+
+// mayHop asks the rules of the job and those of the site about a redirect within its origin.
+func (t *turn) mayHop(p *page, to crawl.URL, rules *robots.Rules) error {
+	if err := t.mayFollow(p, to); err != nil || rules == nil {
+		return err
+	}
+	if ok, rule := rules.Allowed(to.RequestURI()); !ok {
+		return hopRefusedError{reason: crawl.SkipRobots, to: to, rule: rule}
+	}
+	return nil
 }
 
 // skipped records a redirect that is not followed. Of a seed it says where that led: a
 // job that ends with no page must say why.
 func (t *turn) skipped(p *page, hop hopRefusedError, c *store.Commit) {
+	if hop.reason == crawl.SkipRobots {
+		t.forbidden(p, hop.rule+" (it redirects to "+hop.to.String()+")", c)
+		return
+	}
 	c.Skipped, c.SkippedTo = hop.reason, hop.to.String()
 	if p.item.Depth == 0 {
 		what := "which the scope of the job leaves out"
@@ -110,22 +140,62 @@ func (t *turn) skipped(p *page, hop hopRefusedError, c *store.Commit) {
 }
 
 func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) {
-	a := &store.Accepted{Page: res.Page, Final: res.Final.Key()}
+	a := &store.Accepted{Page: res.Page, Final: t.rules.Canonical(res.Final).Key()}
 	a.Page.SourceURL, a.Page.Attempts = p.item.URL, p.item.Attempt+1
-	a.Page.LinkCount = len(res.Links)
-	c.Accepted = a
+	a.Page.LinkCount, a.Page.CharsetFrom = len(res.Links), string(res.CharsetFrom)
+	if res.Digest != (fetch.Digest{}) {
+		a.Digest = string(res.Digest[:])
+	}
+	obey := !t.sl.Plan.IgnoreRobots
+	c.Accepted, c.NoIndex = a, obey && !res.Robots.IndexableAt(time.Now())
 	if !t.sl.Plan.Site {
 		return // just these URLs: links are counted and not followed
 	}
 	a.BadLinks = res.BadLinks
 	a.Links = make([]crawl.Link, 0, len(res.Links))
+	rewritten := false
 	for _, l := range res.Links {
-		refused := t.rules.Check(l.URL, p.item.Depth+1)
-		if refused == "" && !t.c.o.Sources.Allows(l.URL) {
-			refused = crawl.RefusedSource
+		link := crawl.Link{URL: t.rules.Canonical(l.URL), Key: l.Key}
+		if link.URL != l.URL {
+			link.Key, rewritten = link.URL.Key(), true
 		}
-		a.Links = append(a.Links, crawl.Link{URL: l.URL, Key: l.Key, Refused: refused})
+		switch link.Refused = t.rules.Check(link.URL, p.item.Depth+1); {
+		case link.Refused != "":
+		case !t.c.o.Sources.Allows(link.URL):
+			link.Refused = crawl.RefusedSource
+		case obey && (l.NoFollow || res.Robots.NoFollow):
+			link.Refused = crawl.RefusedNoFollow
+		default:
+			link.Pattern = t.rules.Pattern(link.URL)
+		}
+		a.Links = append(a.Links, link)
 	}
+	if rewritten {
+		a.Links = distinct(a.Links)
+	}
+}
+
+// headerOf returns the headers that a job sends as a request has them.
+func headerOf(headers crawl.Headers) http.Header {
+	if len(headers) == 0 {
+		return nil
+	}
+	h := make(http.Header, len(headers))
+	for name, value := range headers {
+		h.Set(name, value)
+	}
+	return h
+}
+
+// distinct leaves out the links that became the same: parameters that the job drops made
+// them different before.
+func distinct(links []crawl.Link) []crawl.Link {
+	seen := make(map[crawl.Key]struct{}, len(links))
+	return slices.DeleteFunc(links, func(l crawl.Link) bool {
+		_, again := seen[l.Key]
+		seen[l.Key] = struct{}{}
+		return again
+	})
 }
 
 // failed decides between another try and the end of a page, and answers for how long its

@@ -5,9 +5,9 @@
 -- KEYS  1 root, 2 job
 -- ARGV  1 now, 2 id, 3 gen, 4 n of the row, 5 row, 6 outcome; then by outcome
 --   accepted  7 key of the final URL, 8 record, 9 bytes, 10 depth of its links,
---             11 number of links that may be admitted, 12 of links refused,
---             then the keys of the former, their urls, key, reason, url of each of the
---             latter, then reason, count of links that are no URLs
+--             11 number of links that may be admitted, 12 of links refused, 13 of links
+--             of a pattern, 14 digest of the body or '', then the links as in links.lua
+--   noindex   the same: its links count, the page does not
 --   failed    7 error type, 8 error record, 9 why, for a person, of an input; or ''
 --   skipped   7 reason, 8 where it led or '', 9 as of failed
 --   retry     7 the row to come back, 8 ms until then
@@ -19,6 +19,7 @@
 --# include outbox.lua
 --# include collection.lua
 --# include job.lua
+--# include links.lua
 id, job = ARGV[2], KEYS[2]
 local gen, n, row, outcome = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 if redis.call('ZSCORE', job .. ':leased', row) ~= gen then
@@ -72,63 +73,29 @@ if outcome == 'accepted' then
     skip('alias', row .. '\t' .. first)
   else
     local total, max, seq = tonumber(h[2]), tonumber(h[3]), tonumber(h[5]) + 1
+    local record = ARGV[8]
     redis.call('HSET', job .. ':claims', ARGV[7], seq)
-    redis.call('HSET', job .. ':rec:' .. math.floor((seq - 1) / 1000), seq, ARGV[8])
+    if ARGV[14] ~= '' and redis.call('HSETNX', job .. ':bodies', ARGV[14], seq) == 0 then
+      -- Other URLs had these bytes: the record says which was the first.
+      record = string.sub(record, 1, -2) .. ',"duplicate_seq":' .. redis.call('HGET', job .. ':bodies', ARGV[14]) .. '}'
+    end
+    redis.call('HSET', job .. ':rec:' .. math.floor((seq - 1) / 1000), seq, record)
     answer[2] = seq
-    local links, refusals = tonumber(ARGV[11]), tonumber(ARGV[12])
-    local depth, at = ARGV[10], 13
-    local late = {} -- links that came after max_pages was reached
-    if links > 0 and (state == 'running' or state == 'paused') then
-      local seen = redis.call('SMISMEMBER', job .. ':seen', unpack(ARGV, at, at + links - 1))
-      local fresh, rows, tail = {}, {}, ' ' .. depth .. ' ' .. seq .. ' 0 0 '
-      for i = 1, links do
-        if seen[i] == 0 then
-          local key, url = ARGV[at + i - 1], ARGV[at + links + i - 1]
-          if total < max then
-            total = total + 1
-            admitted = admitted + 1
-            fresh[admitted] = key
-            rows[admitted] = 'p ' .. total .. tail .. url
-          else
-            local k = #late
-            late[k + 1], late[k + 2], late[k + 3] = key, 'page_limit', url
-          end
-        end
-      end
-      if admitted > 0 then
-        redis.call('SADD', job .. ':seen', unpack(fresh))
-        redis.call('RPUSH', job .. ':queued', unpack(rows))
-      end
-    end
-    at = at + 2 * links
-    for i = at, at + 3 * refusals - 1 do late[#late + 1] = ARGV[i] end
-    if #late > 0 then
-      local keys = {}
-      for i = 1, #late, 3 do keys[#keys + 1] = late[i] end
-      local seen = redis.call('SMISMEMBER', job .. ':refseen', unpack(keys))
-      -- A refused URL is counted once. Past REMEMBERED of them none is
-      -- remembered any more, and each occurrence counts.
-      local REMEMBERED = 10000
-      local room = REMEMBERED - redis.call('SCARD', job .. ':refseen')
-      for i = 1, #keys do
-        if seen[i] == 0 then
-          local reason = late[3 * i - 1]
-          redis.call('HINCRBY', job, 'r:' .. reason, 1)
-          if room > 0 then
-            room = room - 1
-            redis.call('SADD', job .. ':refseen', keys[i])
-            redis.call('RPUSH', job .. ':refused', reason .. ' ' .. depth .. ' ' .. int(seq) .. ' ' .. late[3 * i])
-          end
-        end
-      end
-    end
-    for i = at + 3 * refusals, #ARGV, 2 do redis.call('HINCRBY', job, 'r:' .. ARGV[i], ARGV[i + 1]) end
+    admitted, total = admit(15, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[10], int(seq),
+      state, total, max)
     local seeds = tonumber(h[7])
-    if depth == '1' then seeds = seeds + 1 end
+    if ARGV[10] == '1' then seeds = seeds + 1 end
     redis.call('HSET', job, 'total', total, 'accepted', h[4] + 1, 'records', seq, 'bytes', int(h[6] + ARGV[9]),
       'seeds_ok', seeds)
-    upsert(seq, ARGV[8])
+    upsert(seq, record)
   end
+elseif outcome == 'noindex' then
+  local total
+  admitted, total = admit(15, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[10], '0',
+    state, tonumber(h[2]), tonumber(h[3]))
+  redis.call('HSET', job, 'total', total)
+  if ARGV[10] == '1' then redis.call('HINCRBY', job, 'seeds_ok', 1) end
+  skip('noindex', row .. '\t')
 elseif outcome == 'failed' then
   local seq = redis.call('HINCRBY', job, 'errors', 1)
   redis.call('HSET', job .. ':err:' .. math.floor((seq - 1) / 1000), seq, ARGV[8])

@@ -2,7 +2,7 @@
 -- when their host has no slot for a while. A cancelled job's become cancelled.
 --
 -- KEYS  1 root, 2 job
--- ARGV  1 now, 2 id, 3 gen, then row, ms until it is due (0: at once) of each
+-- ARGV  1 now, 2 id, 3 gen, then row, ms until it is due (0: at once), what for of each
 -- Answers {number given back, rings…}; rows that the slice does not hold are passed over
 --# include outbox.lua
 --# include job.lua
@@ -11,7 +11,7 @@ local now = clock(ARGV[1])
 local gen, held = ARGV[3], 0
 local state = redis.call('HGET', job, 'state')
 local back, dropped = {}, {}
-for i = 4, #ARGV, 2 do
+for i = 4, #ARGV, 3 do
   local row, delay = ARGV[i], tonumber(ARGV[i + 1])
   if redis.call('ZSCORE', job .. ':leased', row) == gen then
     held = held + 1
@@ -20,7 +20,7 @@ for i = 4, #ARGV, 2 do
       dropped[#dropped + 1] = row
     elseif delay > 0 then
       redis.call('ZADD', job .. ':deferred', int(now + delay), row)
-      redis.call('HSET', job, 'deferred_for', 'host_delay')
+      redis.call('HSET', job, 'deferred_for', ARGV[i + 2])
       wake(now + delay)
     else
       table.insert(back, 1, row) -- LPUSH reverses: the first released is the first leased again

@@ -66,7 +66,8 @@ local function finish(rings, now, state, stop)
   local h = redis.call('HMGET', job, 'retention', 'idem')
   local expires = now + tonumber(h[1])
   redis.call('HSET', job, 'state', state, 'stop', stop, 'ended', int(now), 'expires', int(expires))
-  redis.call('UNLINK', job .. ':seen', job .. ':refseen', job .. ':claims', job .. ':moved', job .. ':retiring')
+  redis.call('UNLINK', job .. ':seen', job .. ':refseen', job .. ':claims', job .. ':moved', job .. ':retiring',
+    job .. ':patterns', job .. ':bodies')
   -- Kept for a moment, so that the commit that ended the job, sent twice, is known.
   redis.call('PEXPIRE', job .. ':done', LEASE)
   redis.call('PEXPIRE', job .. ':slices', LEASE)

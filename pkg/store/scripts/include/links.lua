@@ -1,0 +1,64 @@
+-- admit takes in the links of a page: new ones that the job has room for join the
+-- frontier, the others are counted as refused. They stand in ARGV from at: the keys of the
+-- links that may be admitted, their urls, then key, reason, url of each that was refused, then
+-- index, pattern of each that belongs to a pattern, then reason, count of links that are
+-- no URLs. Answers how many were admitted, and the job's total then.
+local function admit(at, links, refusals, patterned, depth, parent, state, total, max)
+  local budget = math.min(math.max(math.floor(max / 4), 20), 10000, max) -- as crawl.Plan.PatternBudget
+  local admitted = 0
+  local late = {} -- links that the job has no room for: key, reason, url
+  local base = at + 2 * links + 3 * refusals
+  if links > 0 and (state == 'running' or state == 'paused') then
+    local pattern = {}
+    for i = base, base + 2 * patterned - 2, 2 do pattern[tonumber(ARGV[i])] = ARGV[i + 1] end
+    local seen = redis.call('SMISMEMBER', job .. ':seen', unpack(ARGV, at, at + links - 1))
+    local fresh, rows, tail = {}, {}, ' ' .. depth .. ' ' .. parent .. ' 0 0 '
+    for i = 1, links do
+      if seen[i] == 0 then
+        local key, url, refused = ARGV[at + i - 1], ARGV[at + links + i - 1], nil
+        if total >= max then
+          refused = 'page_limit'
+        elseif pattern[i] and redis.call('HINCRBY', job .. ':patterns', pattern[i], 1) > budget then
+          refused = 'trap'
+        end
+        if refused then
+          local k = #late
+          late[k + 1], late[k + 2], late[k + 3] = key, refused, url
+        else
+          total = total + 1
+          admitted = admitted + 1
+          fresh[admitted] = key
+          rows[admitted] = 'p ' .. total .. tail .. url
+        end
+      end
+    end
+    if admitted > 0 then
+      redis.call('SADD', job .. ':seen', unpack(fresh))
+      redis.call('RPUSH', job .. ':queued', unpack(rows))
+    end
+  end
+  at = at + 2 * links
+  for i = at, at + 3 * refusals - 1 do late[#late + 1] = ARGV[i] end
+  if #late > 0 then
+    local keys = {}
+    for i = 1, #late, 3 do keys[#keys + 1] = late[i] end
+    local seen = redis.call('SMISMEMBER', job .. ':refseen', unpack(keys))
+    -- A refused URL is counted once. Past REMEMBERED of them none is
+    -- remembered any more, and each occurrence counts.
+    local REMEMBERED = 10000
+    local room = REMEMBERED - redis.call('SCARD', job .. ':refseen')
+    for i = 1, #keys do
+      if seen[i] == 0 then
+        local reason = late[3 * i - 1]
+        redis.call('HINCRBY', job, 'r:' .. reason, 1)
+        if room > 0 then
+          room = room - 1
+          redis.call('SADD', job .. ':refseen', keys[i])
+          redis.call('RPUSH', job .. ':refused', reason .. ' ' .. depth .. ' ' .. parent .. ' ' .. late[3 * i])
+        end
+      end
+    end
+  end
+  for i = base + 2 * patterned, #ARGV, 2 do redis.call('HINCRBY', job, 'r:' .. ARGV[i], ARGV[i + 1]) end
+  return admitted, total
+end

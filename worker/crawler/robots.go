@@ -1,0 +1,344 @@
+package crawler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/store"
+	"example.com/trawl/worker/fetch"
+	"example.com/trawl/worker/robots"
+)
+
+const (
+	// robotsHold is how long this process goes by what the store told it: a change by
+	// another worker is seen within that time.
+	robotsHold = time.Minute
+	// robotsMost bounds the origins that are remembered here.
+	robotsMost = 10_000
+	// robotsHops is how many redirects of a robots.txt are followed, RFC 9309 section 2.3.1.2.
+	robotsHops = 5
+	// robotsTimeout bounds one fetch, below the claim on it.
+	robotsTimeout = store.RobotsClaim * 3 / 4
+	// robotsPoll is the pause before the store is asked again about what another worker
+	// fetches.
+	robotsPoll = 200 * time.Millisecond
+	// maxCrawlDelay bounds the Crawl-delay that is honoured. Sites ask for hours, and a job
+	// that fetches a page an hour helps neither side.
+	maxCrawlDelay = 60 * time.Second
+)
+
+// agent is how a job presents itself to sites.
+type agent struct {
+	name    string // its User-Agent; empty for that of the worker
+	product string // the token by which robots rules address it
+}
+
+// agentOf returns the agent of a job: its own, or the worker's.
+func agentOf(p *crawl.Plan, o *Options) agent {
+	if p.UserAgent == "" {
+		return agent{product: o.Product}
+	}
+	return agent{name: p.UserAgent, product: robots.ProductToken(p.UserAgent)}
+}
+
+// at names what a robots.txt says to the agent.
+func (a agent) at(u crawl.URL) string { return a.product + " " + u.Origin() }
+
+// standing is how an origin stands with its robots.txt, as this process knows it.
+type standing struct {
+	rules   *robots.Rules // nil while nothing may be fetched
+	until   time.Time     // it is to be asked for again then
+	fault   *crawl.Fault  // without rules: why
+	givenUp bool          // without rules: the origin was tried often enough
+}
+
+// robotsBook is what this process knows of robots.txt files. The store has it for all.
+type robotsBook struct {
+	store   Store
+	fetcher Fetcher
+	log     *slog.Logger
+
+	asking singleflight.Group
+
+	mu    sync.Mutex
+	known map[string]standing // by agent.at
+}
+
+func newRobotsBook(o *Options) *robotsBook {
+	return &robotsBook{
+		store: o.Store, fetcher: o.Fetcher, log: o.Logger,
+		known: map[string]standing{},
+	}
+}
+
+// look answers what is known without asking anybody.
+func (b *robotsBook) look(a agent, u crawl.URL) (standing, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st, ok := b.known[a.at(u)]
+	return st, ok && time.Now().Before(st.until)
+}
+
+func (b *robotsBook) remember(a agent, u crawl.URL, st standing) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.known) >= robotsMost {
+		clear(b.known)
+	}
+	b.known[a.at(u)] = st
+}
+
+// ask finds out how the origin of u stands: from the store, or by a request to it, which
+// one caller of the whole cluster makes. It fails when the store does, or ctx ends.
+func (b *robotsBook) ask(ctx context.Context, a agent, u crawl.URL) (standing, error) {
+	v, err, _ := b.asking.Do(a.at(u), func() (any, error) {
+		if st, ok := b.look(a, u); ok {
+			return st, nil
+		}
+		st, err := b.settle(ctx, a, u)
+		if err == nil {
+			b.remember(a, u, st)
+		}
+		return st, err
+	})
+	st, _ := v.(standing)
+	return st, err
+}
+
+func (b *robotsBook) settle(ctx context.Context, a agent, u crawl.URL) (standing, error) {
+	for {
+		r, err := b.store.ClaimRobots(ctx, u, a.product)
+		if err != nil {
+			return standing{}, err
+		}
+		switch r.Standing {
+		case store.RobotsBusy:
+			if err := sleep(ctx, min(r.Wait, robotsPoll)); err != nil {
+				return standing{}, err
+			}
+			continue
+		case store.RobotsToFetch:
+			got := b.fetch(ctx, a, u)
+			if ctx.Err() != nil {
+				return standing{}, ctx.Err() // the claim runs out by itself
+			}
+			if r, err = b.store.LearnRobots(ctx, u, a.product, r.Claim, got); err != nil {
+				return standing{}, err
+			}
+		default: // it is told
+		}
+		return b.standing(ctx, u, &r), nil
+	}
+}
+
+func (b *robotsBook) standing(ctx context.Context, u crawl.URL, r *store.Robots) standing {
+	st := standing{until: time.Now().Add(r.Wait), givenUp: r.Standing == store.RobotsGivenUp}
+	if r.Standing != store.RobotsKnown {
+		var why unreached
+		if err := json.Unmarshal([]byte(r.Why), &why); err != nil {
+			why.Code, why.Message = crawl.CodeConnection, "The server could not be reached."
+		}
+		st.fault = &crawl.Fault{Code: why.Code, Status: why.Status, Message: why.Message}
+		return st
+	}
+	st.rules, st.until = &robots.Rules{}, time.Now().Add(min(r.Wait, robotsHold))
+	if err := st.rules.UnmarshalText([]byte(r.Rules)); err != nil {
+		// Nobody but a worker wrote it: one of another version, perhaps. It ages.
+		b.log.WarnContext(ctx, "stored robots rules cannot be read", slog.String("origin", u.Origin()), slog.Any("err", err))
+		return standing{until: st.until}
+	}
+	return st
+}
+
+// unreached is why a robots.txt could not be reached, as all workers are told it.
+type unreached struct {
+	Code    crawl.Code `json:"code"`
+	Status  int        `json:"status,omitempty"`
+	Message string     `json:"message"`
+}
+
+// fetch fetches the robots.txt of an origin. What the status means is RFC 9309 section
+// 2.3.1: a file that is not there forbids nothing, a server that fails forbids all.
+func (b *robotsBook) fetch(ctx context.Context, a agent, u crawl.URL) store.RobotsFetch {
+	raw, err := b.get(ctx, a, u)
+	if err == nil && (raw.Status == http.StatusTooManyRequests || raw.Status >= http.StatusInternalServerError) {
+		err = &crawl.Fault{
+			Code: crawl.HTTPCode(raw.Status), Status: raw.Status, RetryAfter: raw.RetryAfter,
+			Message: fmt.Sprintf("The server answered %d %s.", raw.Status, http.StatusText(raw.Status)),
+		}
+	}
+	if err == nil {
+		if raw.Status < 200 || raw.Status >= 300 {
+			raw.Body = nil
+		}
+		var text []byte
+		if text, err = robots.Parse(raw.Body, a.product).MarshalText(); err == nil {
+			return store.RobotsFetch{Rules: string(text)}
+		}
+	}
+	var f *crawl.Fault
+	if !errors.As(err, &f) {
+		b.log.ErrorContext(ctx, "robots.txt failed in a way that has no name", slog.Any("err", err))
+		f = crawl.Faultf(crawl.CodeInternal, "robots.txt could not be processed.")
+	}
+	why, err := json.Marshal(unreached{f.Code, f.Status, f.Message})
+	if err != nil { // of strings and a number
+		why = nil
+	}
+	return store.RobotsFetch{Why: string(why), Wish: f.RetryAfter}
+}
+
+// get requests the robots.txt of an origin; one that leads nowhere is as good as none.
+func (b *robotsBook) get(ctx context.Context, a agent, u crawl.URL) (fetch.Raw, error) {
+	at, err := u.Resolve("/robots.txt")
+	if err != nil {
+		return fetch.Raw{}, err // an origin that was parsed has such a path
+	}
+	raw, err := b.fetcher.Raw(ctx, fetch.RawRequest{
+		// One byte more than is used, or a line that the bound cuts would look whole.
+		URL: at, MaxBytes: robots.MaxBytes + 1, MaxHops: robotsHops, Timeout: robotsTimeout, UserAgent: a.name,
+	})
+	var f *crawl.Fault
+	if errors.As(err, &f) && allowsAll(f.Code) {
+		return fetch.Raw{}, nil
+	}
+	return raw, err
+}
+
+// allowsAll reports whether a robots.txt that fails like this forbids nothing: what it
+// leads to is no file of that origin. The guard refuses the pages of a private address
+// anyway, and says so.
+func allowsAll(code crawl.Code) bool {
+	switch code {
+	case crawl.CodeTooManyRedirects, crawl.CodeRedirectLoop, crawl.CodeBadRedirect, crawl.CodePrivateAddress:
+		return true
+	default:
+		return false
+	}
+}
+
+// permit decides about a page by what this process knows of its robots.txt: whether it
+// may ask its host for a start. One about whose site nothing is known may, and asks then.
+// Whoever may not is given back, or settled without a request.
+func (t *turn) permit(p *page) bool {
+	if t.sl.Plan.IgnoreRobots {
+		return true
+	}
+	st, ok := t.c.robots.look(t.agent, p.url)
+	if !ok {
+		return true
+	}
+	if st.rules != nil {
+		p.host.delay = max(p.host.delay, st.delay())
+		ok, rule := st.rules.Allowed(p.url.RequestURI())
+		if !ok {
+			r := result{page: p, commit: store.Commit{Item: p.item}}
+			t.forbidden(p, rule, &r.commit)
+			t.worked = true
+			t.take(r)
+		}
+		return ok
+	}
+	if st.givenUp {
+		r := result{page: p, commit: store.Commit{Item: p.item}}
+		t.unreached(p, st.fault, &r.commit)
+		t.worked = true
+		t.take(r)
+		return false
+	}
+	wait := time.Until(st.until)
+	p.waits = crawl.WaitingRobots
+	t.giveBack(p, max(wait, 0)+rand.N(time.Second/4)) // jitter, or all come back at once
+	t.barren++
+	t.shuts++
+	if t.restUntil.IsZero() || st.until.Before(t.restUntil) {
+		t.restUntil = st.until
+	}
+	return false
+}
+
+// heedRobots returns the rules for a page whose start has come, nil when the job heeds
+// none. When they were not known its start is used to ask for them, and it needs another
+// one; so it does when it was started earlier than they allow.
+func (t *turn) heedRobots(p *page, r *result) (rules *robots.Rules, ready bool) {
+	if t.sl.Plan.IgnoreRobots {
+		return nil, true
+	}
+	st, ok := t.c.robots.look(t.agent, p.url)
+	if !ok {
+		_, err := t.c.robots.ask(t.fetches, t.agent, p.url)
+		switch {
+		case err == nil:
+			r.again = true
+		case t.fetches.Err() != nil:
+			r.back = true
+		default:
+			t.log.WarnContext(t.io, "robots.txt: the store does not answer", slog.Any("err", err))
+			r.back, r.wait = true, time.Second
+		}
+		return nil, false
+	}
+	if st.rules == nil || st.delay() > p.delay {
+		r.again = true
+		return nil, false
+	}
+	if ok, rule := st.rules.Allowed(p.url.RequestURI()); !ok {
+		t.forbidden(p, rule, &r.commit)
+		return nil, false
+	}
+	return st.rules, true
+}
+
+// forbidden records a page that robots.txt forbids, with the rule.
+func (t *turn) forbidden(p *page, rule string, c *store.Commit) {
+	c.Skipped, c.SkippedTo = crawl.SkipRobots, rule
+	if p.item.Depth == 0 {
+		c.Why = fmt.Sprintf("%s is forbidden by robots.txt: %s", p.item.URL, rule)
+	}
+}
+
+// unreached records a page of a site whose robots.txt could not be fetched: as failed for
+// the same reason when nothing could be reached there, and as skipped when the server
+// answers, but not this.
+func (t *turn) unreached(p *page, why *crawl.Fault, c *store.Commit) {
+	message := "The robots.txt of its site could not be fetched, so nothing there may be. " + why.Message
+	if why.Status == 0 {
+		t.failed(p, &crawl.Fault{Code: why.Code, Message: message}, c)
+		return
+	}
+	c.Skipped, c.SkippedTo = crawl.SkipRobotsUnreachable, why.Message
+	if p.item.Depth == 0 {
+		c.Why = p.item.URL + ": " + message
+	}
+}
+
+// delay answers the least time between two requests that the site asks for, capped.
+func (st standing) delay() time.Duration {
+	if st.rules == nil {
+		return 0
+	}
+	d, _ := st.rules.CrawlDelay()
+	return min(d, maxCrawlDelay)
+}
+
+// sleep waits for d, or for the end of ctx, whose error it returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
