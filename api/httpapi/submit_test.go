@@ -38,7 +38,7 @@ func TestSubmit(t *testing.T) {
 		"job_id": id, "queue_task_id": id, "state": "queued", "stop_reason": nil, "waiting_for": nil, "position": nil, "error": nil,
 		"retry_of": nil, "total": 2., "processed": 0., "accepted": 0., "failed": 0., "queued": 2., "active": 0., "deferred": 0.,
 		"skipped": 0., "cancelled": 0., "records": 0., "skipped_by_reason": map[string]any{}, "failed_by_type": map[string]any{},
-		"refused_by_reason": map[string]any{}, "report": map[string]any{"discovered": 2.}, "bytes": 0.,
+		"refused_by_reason": map[string]any{}, "report": map[string]any{"discovered": 2., "sitemaps": 0., "sitemaps_failed": 0.}, "bytes": 0.,
 		"created_at": "2023-11-14T22:13:20.000Z", "started_at": nil, "ended_at": nil, "expires_at": nil, "tags": []any{"x"},
 		"spec": map[string]any{"urls": []any{"https://site.test/a", "https://site.test/b"}, "tags": []any{"x"}},
 	}

@@ -116,7 +116,9 @@ type status struct {
 
 // report sums a job up for the services that the collections of a tenant feed.
 type report struct {
-	Discovered int64 `json:"discovered" doc:"As total."`
+	Discovered     int64 `json:"discovered" doc:"As total."`
+	Sitemaps       int64 `json:"sitemaps" doc:"Sitemaps that were read; they are no pages and not in total."`
+	SitemapsFailed int64 `json:"sitemaps_failed" doc:"Sitemaps that could not be read, or not to their end."`
 }
 
 // spec is a stored submission, passed through as it is.
@@ -138,8 +140,9 @@ func statusOf(j *crawl.Job) status {
 		Total: j.Total, Processed: j.Processed, Accepted: j.Accepted, Failed: j.Failed,
 		Queued: j.Queued, Active: j.Active, Deferred: j.Deferred, Skipped: j.Skipped, Cancelled: j.Cancelled,
 		Records: j.Records, SkippedByReason: orEmpty(j.SkippedByReason), FailedByType: orEmpty(j.FailedByType),
-		RefusedByReason: orEmpty(j.RefusedByReason), Report: report{Discovered: j.Total},
-		Bytes: j.Bytes, CreatedAt: timestamp(j.CreatedAt),
+		RefusedByReason: orEmpty(j.RefusedByReason),
+		Report:          report{Discovered: j.Total, Sitemaps: j.Sitemaps, SitemapsFailed: j.SitemapsFailed},
+		Bytes:           j.Bytes, CreatedAt: timestamp(j.CreatedAt),
 		StartedAt: timeUnlessZero(j.StartedAt), EndedAt: timeUnlessZero(j.EndedAt),
 		ExpiresAt: timeUnlessZero(j.ExpiresAt), Spec: spec(j.Spec), Tags: append([]string{}, j.Tags...),
 	}
@@ -164,6 +167,7 @@ type record struct {
 	Canonical      string  `json:"canonical"`
 	LinkCount      int     `json:"link_count" doc:"Distinct links of the page, admitted or not."`
 	Attempts       int     `json:"attempts"`
+	LastMod        *string `json:"lastmod" format:"date-time" doc:"When the page was last changed, as the sitemap says that named it; null for most."`
 	DuplicateOf    *string `json:"duplicate_of" doc:"source_url of the record that had the same bytes first; null for most."`
 	DecodingErrors bool    `json:"decoding_errors" doc:"Whether bytes did not fit the charset and became U+FFFD."`
 }
@@ -175,6 +179,7 @@ func recordOf(p *crawl.Page) record {
 		DurationMS: p.DurationMS, Bytes: p.Bytes, ContentType: p.ContentType,
 		Charset: p.Charset, Language: p.Language, Canonical: p.Canonical, LinkCount: p.LinkCount, Attempts: p.Attempts,
 		DecodingErrors: p.DecodingErrors, CharsetFrom: p.CharsetFrom, DuplicateOf: unlessZero(p.DuplicateOf),
+		LastMod: timeUnlessZero(p.LastMod),
 	}
 }
 

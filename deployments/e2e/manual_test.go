@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"bytes"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,12 +18,20 @@ import (
 	"example.com/trawl/pkg/crawltest"
 )
 
-// manual is a site that somebody else wrote: Debian's python3.11-doc.
-const manual = "/usr/share/doc/python3.11/html"
+// manual is a site that somebody else wrote, from a package of Debian.
+type manual struct {
+	pkg, dir string
+	trips    []trip
+	// unlinked are the pages on disk that no page of the whole manual links to.
+	unlinked []string
+}
+
+// trip is one crawl of a manual.
+type trip struct{ seed, scope, prefix string }
 
 // file returns the content of the file that a path of the site names.
-func file(urlPath string) ([]byte, bool) {
-	name := filepath.Join(manual, filepath.FromSlash(path.Clean("/"+urlPath)))
+func (m *manual) file(urlPath string) ([]byte, bool) {
+	name := filepath.Join(m.dir, filepath.FromSlash(path.Clean("/"+urlPath)))
 	if info, err := os.Stat(name); err != nil || info.IsDir() {
 		return nil, false
 	}
@@ -29,10 +39,10 @@ func file(urlPath string) ([]byte, bool) {
 	return body, err == nil
 }
 
-// serveManual answers with the file of just that path. net/http's file server would
+// ServeHTTP answers with the file of just that path. net/http's file server would
 // redirect index.html to its directory and list directories, which is no part of the manual.
-func serveManual(w http.ResponseWriter, r *http.Request) {
-	if body, ok := file(r.URL.Path); !ok {
+func (m *manual) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if body, ok := m.file(r.URL.Path); !ok {
 		http.NotFound(w, r)
 	} else {
 		switch path.Ext(r.URL.Path) { // not by the machine's mime.types, which differ
@@ -52,7 +62,7 @@ func serveManual(w http.ResponseWriter, r *http.Request) {
 // linked walks the files on disk from seed along their links, breadth first, with
 // parsers that Trawl does not use for it, and returns all that are below prefix: the
 // files, the URLs behind which there is none, and how many distinct links lead elsewhere.
-func linked(t *testing.T, seed, prefix string) (files, missing []string, elsewhere int) {
+func (m *manual) linked(t *testing.T, seed, prefix string) (files, missing []string, elsewhere int) {
 	t.Helper()
 	seen, out := map[string]bool{seed: true}, map[string]bool{}
 	for next := []string{seed}; len(next) > 0; {
@@ -60,7 +70,7 @@ func linked(t *testing.T, seed, prefix string) (files, missing []string, elsewhe
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, ok := file(at.Path)
+		body, ok := m.file(at.Path)
 		if next = next[1:]; !ok {
 			missing = append(missing, at.String())
 			continue
@@ -117,27 +127,68 @@ func links(t *testing.T, body []byte) []string {
 	return found
 }
 
-// TestPythonManual: what two workers record of a real site is what is on disk.
-func TestPythonManual(t *testing.T) {
-	t.Parallel()
-	if _, ok := file("/index.html"); !ok {
-		if os.Getenv("TRAWL_REQUIRE_REDIS") == "1" {
-			t.Fatalf("TRAWL_REQUIRE_REDIS=1, but there is no %s: install python3.11-doc", manual)
+// unreached are the pages on disk that are not among the files of a crawl from root.
+func (m *manual) unreached(t *testing.T, root string, files []string) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(m.dir, func(name string, _ fs.DirEntry, err error) error {
+		if rel, errRel := filepath.Rel(m.dir, name); err == nil && errRel == nil && path.Ext(name) == ".html" &&
+			!slices.Contains(files, root+"/"+filepath.ToSlash(rel)) {
+			out = append(out, filepath.ToSlash(rel))
 		}
-		t.Skipf("needs the package python3.11-doc in %s; TRAWL_REQUIRE_REDIS=1 makes this a failure", manual)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	site := crawltest.NewHandlerSite(t, http.HandlerFunc(serveManual))
-	d := deploy(t, 2)
-	for _, tc := range []struct{ seed, scope, prefix string }{
-		{"/tutorial/index.html", crawl.ScopePrefix, "/tutorial/"},
-		{"/index.html", crawl.ScopeHost, "/"},
+	return out
+}
+
+// TestManuals: what two workers record of real sites is what is on disk.
+func TestManuals(t *testing.T) {
+	t.Parallel()
+	for _, m := range []*manual{
+		{
+			pkg: "python3.11-doc", dir: "/usr/share/doc/python3.11/html",
+			trips: []trip{
+				{"/tutorial/index.html", crawl.ScopePrefix, "/tutorial/"},
+				{"/index.html", crawl.ScopeHost, "/"},
+			},
+			// Parts that other pages have in them, built as pages, too.
+			unlinked: []string{
+				"distutils/_setuptools_disclaimer.html", "distutils/packageindex.html", "distutils/uploading.html",
+				"includes/wasm-notavail.html",
+			},
+		},
+		{
+			pkg: "postgresql-doc-15", dir: "/usr/share/doc/postgresql-doc-15/html",
+			trips: []trip{{"/index.html", crawl.ScopeHost, "/"}},
+		},
 	} {
+		t.Run(m.pkg, func(t *testing.T) {
+			t.Parallel()
+			m.crawl(t)
+		})
+	}
+}
+
+func (m *manual) crawl(t *testing.T) {
+	t.Helper()
+	if _, ok := m.file("/index.html"); !ok {
+		if os.Getenv("TRAWL_REQUIRE_REDIS") == "1" {
+			t.Fatalf("TRAWL_REQUIRE_REDIS=1, but there is no %s: install %s", m.dir, m.pkg)
+		}
+		t.Skipf("needs the package %s in %s; TRAWL_REQUIRE_REDIS=1 makes this a failure", m.pkg, m.dir)
+	}
+	site := crawltest.NewHandlerSite(t, m)
+	d := deploy(t, 2)
+	for _, tc := range m.trips {
 		before := len(site.Requests())
 		job := d.submit(alpha, fields{
 			"seed_url": site.URL + tc.seed, "scope": tc.scope, "max_pages": 100_000, "max_depth": 100, "concurrency": 32,
 		}).ID
 		w := d.watch(alpha, job)
-		files, missing, elsewhere := linked(t, site.URL+tc.seed, site.URL+tc.prefix)
+		files, missing, elsewhere := m.linked(t, site.URL+tc.seed, site.URL+tc.prefix)
 		j := w.end(long)
 		state := crawl.Completed
 		if len(missing) > 0 {
@@ -171,11 +222,14 @@ func TestPythonManual(t *testing.T) {
 		sameURLs(t, tc.seed+": failed", failed, missing)
 		var requested []string
 		for _, r := range site.Requests()[before:] {
-			if r.URI != "/robots.txt" {
+			if r.URI != "/robots.txt" && r.URI != "/sitemap.xml" {
 				requested = append(requested, site.URL+r.URI)
 			}
 		}
 		sameURLs(t, tc.seed+": requested", requested, append(files, missing...))
+		if tc.scope == crawl.ScopeHost {
+			sameURLs(t, tc.seed+": not linked", m.unreached(t, site.URL, files), m.unlinked)
+		}
 		t.Logf("%s: %d pages, %d other files, missing %q, %d links elsewhere, refused %v, %v",
 			tc.seed, pages, len(files)-pages, missing, elsewhere, j.RefusedByReason, j.EndedAt.Sub(j.StartedAt))
 	}

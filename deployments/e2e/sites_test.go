@@ -352,8 +352,10 @@ func (tc *siteCase) hold(t *testing.T, d *deployment) {
 			tc.check(t, d, site, j.ID)
 		}
 	}
-	// robots.txt is asked for once, for all jobs, and is no page of any.
-	requests := slices.DeleteFunc(site.Requests(), func(r crawltest.Request) bool { return r.URI == "/robots.txt" })
+	// robots.txt is asked for once, for all jobs, and a sitemap by each; both are no pages.
+	requests := slices.DeleteFunc(site.Requests(), func(r crawltest.Request) bool {
+		return r.URI == "/robots.txt" || r.URI == "/sitemap.xml"
+	})
 	if n := site.Hits("/robots.txt"); n != 1 {
 		t.Errorf("robots.txt was asked for %d times", n)
 	}

@@ -133,7 +133,9 @@ type Job struct {
 
 // Report sums a job up.
 type Report struct {
-	Discovered int64 `json:"discovered"`
+	Discovered     int64 `json:"discovered"`
+	Sitemaps       int64 `json:"sitemaps"`        // that were read; not in Total
+	SitemapsFailed int64 `json:"sitemaps_failed"` // that could not be, or not to their end
 }
 
 // Record is one accepted page.
@@ -155,6 +157,7 @@ type Record struct {
 	Canonical      string    `json:"canonical"`
 	LinkCount      int       `json:"link_count"`
 	Attempts       int       `json:"attempts"`
+	LastMod        time.Time `json:"lastmod"`         // last changed, as the sitemap says that named it; often zero
 	DuplicateOf    string    `json:"duplicate_of"`    // SourceURL of the record that had the same bytes first
 	DecodingErrors bool      `json:"decoding_errors"` // bytes that did not fit the charset became U+FFFD
 

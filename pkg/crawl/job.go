@@ -53,6 +53,10 @@ type Job struct {
 	Skipped   int64 `json:"skipped"`
 	Cancelled int64 `json:"cancelled"`
 	Records   int64 `json:"records"`
+	// Sitemaps were read, SitemapsFailed could not be, or not to their end. They are no
+	// pages: Total and its parts know nothing of them.
+	Sitemaps       int64 `json:"sitemaps"`
+	SitemapsFailed int64 `json:"sitemaps_failed"`
 
 	SkippedByReason map[Reason]int64 `json:"skipped_by_reason"`
 	FailedByType    map[Code]int64   `json:"failed_by_type"`

@@ -5,15 +5,18 @@ import "time"
 // ItemKind says what a frontier item is. Only pages count in Job.Total.
 type ItemKind byte
 
-// ItemPage is a page to fetch, the one kind there is today.
-const ItemPage ItemKind = 'p'
+// The kinds of items.
+const (
+	ItemPage    ItemKind = 'p' // a page to fetch
+	ItemSitemap ItemKind = 's' // a sitemap to read; numbered apart from pages
+)
 
 // Item is one entry of a job's frontier: a URL to fetch, and how it got there.
 type Item struct {
 	Kind    ItemKind
 	N       int64  // number of the admission within the job, from 1
 	Depth   int    // links followed from a seed
-	Parent  int64  // Seq of the record that linked here; 0 for an input
+	Parent  int64  // Seq of the record that linked here, or a number of package store for a sitemap; 0 for an input
 	Attempt int    // tries that failed or were lost with their worker
 	Hops    int    // redirects followed so far
 	URL     string // as linked
@@ -38,6 +41,7 @@ type Page struct {
 	Status       int       `json:"status"`                  // of the last answer
 	Depth        int       `json:"depth,omitempty"`         // links followed from an input
 	DiscoveredOn string    `json:"discovered_on,omitempty"` // source_url of what linked here first; empty for an input
+	LastMod      time.Time `json:"lastmod,omitzero"`        // last changed, as the sitemap says that named it first; often zero
 	Title        string    `json:"title,omitempty"`
 	FetchedAt    time.Time `json:"fetched_at"`
 	DurationMS   int64     `json:"duration_ms,omitempty"` // from the request to the last byte, redirects included

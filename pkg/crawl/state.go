@@ -118,4 +118,7 @@ const (
 	RefusedLinkLimit  Reason = "too_many_links" // beyond MaxLinksPerPage of one page
 	RefusedNoFollow   Reason = "nofollow"       // the page or the link asks not to follow it
 	RefusedTrap       Reason = "trap"           // looks endless, see [Rules.Check] and [Rules.Pattern]
+	// RefusedSitemapLimit is what a sitemap names beyond what is read of it: further
+	// sitemaps over their number or nesting, and once for each that was cut short.
+	RefusedSitemapLimit Reason = "sitemap_limit"
 )

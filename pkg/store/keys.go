@@ -34,7 +34,13 @@ import (
 //	{t:T}:j:ID:patterns   HASH  URLs admitted of each pattern that has a budget
 //	{t:T}:j:ID:bodies     HASH  digest of a body → the first record with these bytes
 //	{t:T}:j:ID:done       BITS  n of committed rows, so that a commit sent twice is known
-//	{t:T}:j:ID:moved      SET   "slice row" of rows that a commit sent back
+//	{t:T}:j:ID:moved      SET   "slice row" of rows that a commit sent back, "slice sN part" of parts of sitemap N
+//	{t:T}:j:ID:maps       ZSET  rows of sitemaps by the time they are due, ms
+//	{t:T}:j:ID:maps_leased
+//	                      ZSET  rows of sitemaps by the slice that holds them
+//	{t:T}:j:ID:maps_done  BITS  n of sitemaps that are settled, as done
+//	{t:T}:j:ID:mapurls    HASH  URL of a sitemap by its n
+//	{t:T}:j:ID:lastmod    HASH  when a page was last changed, in ms by its n, as a sitemap says
 //	{t:T}:j:ID:rec:K      HASH  records by number, a thousand a hash
 //	{t:T}:j:ID:err:K      HASH  failed pages by number, a thousand a hash
 //	{t:T}:j:ID:skip:R     LIST  rows skipped for reason R, a tab, and the record or URL that it is about

@@ -41,6 +41,7 @@ type model struct {
 	sources                      []string // by seq
 	seedsOK, pageLimit, refusals int64
 	cancelAt, deadline           int64
+	maps                         modelMaps
 }
 
 type held struct {
@@ -59,6 +60,10 @@ type modelSlice struct {
 	// what the worker believes it holds, and every commit it ever sent
 	items map[int64]crawl.Item
 	sent  []Commit
+	// the same of sitemaps, without what was sent too late
+	maps     map[int64]crawl.Item
+	sentMaps []MapCommit
+	parts    int
 }
 
 const (
@@ -81,6 +86,7 @@ func newModel(ctx context.Context, t *rapid.T, r *crawltest.Redis, tenant string
 		queued: map[int64]crawl.Item{}, leased: map[int64]held{}, deferred: map[int64]waits{},
 		slices: map[int64]*modelSlice{}, retiring: map[int64]bool{}, seen: map[string]bool{}, refused: map[string]bool{},
 		claims: map[string]int64{},
+		maps:   newModelMaps(),
 	}
 	m.st = New(r.Client, Options{Now: func() int64 { return m.now }})
 	m.job = crawl.JobRef{Tenant: tenant, ID: crawl.NewJobID(tenant, "")}
@@ -91,10 +97,14 @@ func newModel(ctx context.Context, t *rapid.T, r *crawltest.Redis, tenant string
 	if rapid.Bool().Draw(t, "time limit") {
 		m.plan.TimeLimit = 40 * time.Second
 	}
+	m.plan.Sitemap = rapid.SampledFrom([]string{"", crawl.SitemapInclude}).Draw(t, "sitemap")
 	n := NewJob{Job: m.job, Spec: []byte(`{}`), Plan: m.plan, MaxRunning: 1}
 	for i := range rapid.IntRange(1, 3).Draw(t, "inputs") {
 		n.Inputs = append(n.Inputs, crawl.Input{URL: url(t, i)})
 		m.admit(url(t, i).String(), 0, 0)
+	}
+	if m.plan.Site && m.plan.Sitemap == crawl.SitemapInclude {
+		m.maps.admit("http://site.test/sitemap.xml", 0, 0, m.now)
 	}
 	c, err := m.st.Create(ctx, n)
 	if err != nil {
@@ -116,6 +126,7 @@ func (m *model) finish(state crawl.State, stop crawl.StopReason) {
 	m.state, m.stop = state, stop
 	clear(m.slices)
 	clear(m.retiring)
+	m.maps.drop()
 }
 
 func (m *model) endIfIdle() {
@@ -126,7 +137,7 @@ func (m *model) endIfIdle() {
 		m.finish(crawl.Cancelled, m.stop)
 		return
 	}
-	if m.state.Terminal() || len(m.queued)+len(m.deferred) > 0 {
+	if m.state.Terminal() || len(m.queued)+len(m.deferred)+m.maps.left() > 0 {
 		return
 	}
 	switch {
@@ -140,7 +151,7 @@ func (m *model) endIfIdle() {
 }
 
 func (m *model) emptyOrLimit() crawl.StopReason {
-	if m.pageLimit > 0 {
+	if m.pageLimit > 0 || m.maps.unread > 0 {
 		return crawl.StopPageLimit
 	}
 	return crawl.StopFrontierEmpty
@@ -150,6 +161,7 @@ func (m *model) windDown(stop crawl.StopReason) {
 	m.cancelled += int64(len(m.queued) + len(m.deferred))
 	clear(m.queued)
 	clear(m.deferred)
+	m.maps.drop()
 	m.state, m.stop, m.cancelAt = crawl.Cancelling, stop, m.now+modelGrace
 	m.endIfIdle()
 }
@@ -167,7 +179,7 @@ func (m *model) dueCount() int {
 			n++
 		}
 	}
-	return n
+	return n + m.maps.due(m.now)
 }
 
 func (m *model) live() int {
@@ -207,6 +219,7 @@ func (m *model) check(ctx context.Context, t *rapid.T) {
 		"state": j.State, "stop": j.StopReason, "total": j.Total, "queued": j.Queued, "active": j.Active,
 		"deferred": j.Deferred, "accepted": j.Accepted, "failed": j.Failed, "skipped": j.Skipped,
 		"cancelled": j.Cancelled, "records": j.Records,
+		"sitemaps": j.Sitemaps, "sitemaps failed": j.SitemapsFailed,
 	}
 	stop := m.stop
 	if !m.state.Terminal() {
@@ -216,6 +229,10 @@ func (m *model) check(ctx context.Context, t *rapid.T) {
 		"state": m.state, "stop": stop, "total": m.total, "queued": int64(len(m.queued)),
 		"active": int64(len(m.leased)), "deferred": int64(len(m.deferred)), "accepted": m.accepted,
 		"failed": m.failed, "skipped": m.skipped, "cancelled": m.cancelled, "records": m.accepted,
+		"sitemaps": m.maps.read, "sitemaps failed": m.maps.failed,
+	}
+	if m.state.Terminal() {
+		m.nothingLeft(ctx, t)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatalf("the job is not what it must be (-want +got):\n%s", d)
@@ -257,35 +274,52 @@ func (m *model) begin(ctx context.Context, t *rapid.T) {
 			m.deadline = m.now + m.plan.TimeLimit.Milliseconds()
 		}
 	}
-	m.slices[sl.Gen] = &modelSlice{sl: sl, deadline: m.now + modelLease, items: map[int64]crawl.Item{}}
+	m.slices[sl.Gen] = &modelSlice{
+		sl: sl, deadline: m.now + modelLease, items: map[int64]crawl.Item{}, maps: map[int64]crawl.Item{},
+	}
 }
 
 func (m *model) lease(ctx context.Context, t *rapid.T) {
 	s := m.pick(t)
 	n := rapid.IntRange(1, 8).Draw(t, "wanted")
-	x, err := m.st.Exchange(ctx, s.sl, Exchange{Lease: n, Holding: len(s.items)})
+	holding := len(s.items) + len(s.maps)
+	x, err := m.st.Exchange(ctx, s.sl, Exchange{Lease: n, Holding: holding})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine := 0
+	if m.state == crawl.Running && m.total >= m.plan.MaxPages && len(m.maps.waiting) > 0 {
+		m.maps.unread += int64(len(m.maps.waiting))
+		clear(m.maps.waiting)
+		m.endIfIdle()
+	}
+	mine := m.maps.of(s.sl.Gen)
 	for _, h := range m.leased {
 		if h.gen == s.sl.Gen {
 			mine++
 		}
 	}
-	want, adopts := 0, m.state == crawl.Running && mine > len(s.items)
+	want, maps, adopts := 0, 0, m.state == crawl.Running && mine > holding
 	switch {
 	case adopts:
 		want = mine // an answer was lost: all that the slice holds
 	case m.state == crawl.Running:
 		fair := int(math.Ceil(float64(m.plan.Concurrency) / float64(max(1, m.live()))))
-		want = max(0, min(n, m.plan.Concurrency-len(m.leased), fair-mine, m.dueCount()))
+		want = max(0, min(n, m.plan.Concurrency-len(m.leased)-len(m.maps.leased), fair-mine))
+		if want > 0 && m.maps.due(m.now) > 0 && len(m.maps.leased) < (m.plan.Concurrency+3)/4 {
+			maps = 1
+		}
+		want = min(want, maps+m.dueCount()-m.maps.due(m.now))
 	}
 	if x.Lost || x.State != m.state || len(x.Items) != want {
 		t.Fatalf("leased %d of %d (state %s, lost %v), want %d (state %s)", len(x.Items), n, x.State, x.Lost, want, m.state)
 	}
 	forgets := rapid.IntRange(0, 4).Draw(t, "the answer is lost") == 0
 	for _, it := range x.Items {
+		if it.Kind == crawl.ItemSitemap {
+			maps--
+			m.leasedMap(t, s, it, adopts, forgets)
+			continue
+		}
 		if adopts {
 			if h := m.leased[it.N]; h.gen != s.sl.Gen || h.item != it {
 				t.Fatalf("adopted %+v, which the model has as %+v", it, h)
@@ -306,6 +340,9 @@ func (m *model) lease(ctx context.Context, t *rapid.T) {
 		if !forgets {
 			s.items[it.N] = it
 		}
+	}
+	if maps > 0 {
+		t.Fatal("a sitemap is due and was not leased")
 	}
 }
 
@@ -494,6 +531,7 @@ func (m *model) drop(gen int64, attempts int) {
 		}
 		m.back(h.item)
 	}
+	m.maps.back(gen, attempts, m.now)
 }
 
 func (m *model) retire(ctx context.Context, t *rapid.T) {
@@ -580,6 +618,10 @@ func (m *model) records(ctx context.Context, t *rapid.T) {
 		if (r.Depth == 0) != (r.DiscoveredOn == "") {
 			t.Fatalf("record at depth %d discovered on %q", r.Depth, r.DiscoveredOn)
 		}
+		from := m.maps.named[r.SourceURL]
+		if from.url != "" && (r.DiscoveredOn != from.url || r.Depth != 1) || !r.LastMod.Equal(from.lastMod) {
+			t.Fatalf("record %+v of a page that was named by %+v", r, from)
+		}
 	}
 	if d := cmp.Diff(m.sources, got); d != "" {
 		t.Fatalf("records (-want +got):\n%s", d)
@@ -607,6 +649,10 @@ func TestInterleavings(t *testing.T) {
 				"commit3": step(m.commit),
 				"again":   step(m.again),
 				"release": step(m.release),
+				"map":     step(m.commitMap),
+				"map2":    step(m.commitMap),
+				"remap":   step(m.againMap),
+				"unmap":   step(m.releaseMap),
 				"end":     step(m.end),
 				"renew":   step(m.renew),
 				"retire":  step(m.retire),

@@ -85,7 +85,7 @@ func decodeJob(j crawl.JobRef, a []any) (crawl.Job, error) {
 		ID: j.ID, QueueTaskID: j.ID, State: crawl.State(h["state"]), Error: h["error"], RetryOf: h["retry_of"],
 		Total: n("total"), Accepted: n("accepted"), Failed: n("failed"), Skipped: n("skipped"),
 		Cancelled: n("cancelled"), Queued: num(a[1]), Active: num(a[2]), Deferred: num(a[3]),
-		Records: n("records"), Bytes: n("bytes"),
+		Records: n("records"), Bytes: n("bytes"), Sitemaps: n("maps_read"), SitemapsFailed: n("maps_failed"),
 		CreatedAt: at("created"), StartedAt: at("started"), EndedAt: at("ended"), ExpiresAt: at("expires"),
 		SkippedByReason: map[crawl.Reason]int64{}, FailedByType: map[crawl.Code]int64{},
 		RefusedByReason: map[crawl.Reason]int64{},
@@ -97,7 +97,11 @@ func decodeJob(j crawl.JobRef, a []any) (crawl.Job, error) {
 	if job.State.Terminal() {
 		job.StopReason = crawl.StopReason(h["stop"])
 	} else {
-		job.WaitingFor, job.Position = waiting(job, num(a[4]), num(a[5]), h["deferred_for"], h["rest_until"] != "")
+		deferredFor := h["deferred_for"]
+		if job.Queued+job.Active+job.Deferred == 0 {
+			deferredFor = h["maps_for"] // only sitemaps are left
+		}
+		job.WaitingFor, job.Position = waiting(job, num(a[4]), num(a[5]), deferredFor, h["rest_until"] != "")
 	}
 	if err := json.Unmarshal([]byte(h["tags"]), &job.Tags); err != nil {
 		return crawl.Job{}, fmt.Errorf("store: tags of job %s: %w", j.ID, err)
@@ -127,7 +131,7 @@ func waiting(job crawl.Job, rank, slices int64, deferredFor string, rests bool) 
 		return "dispatch", 0
 	case rests && job.Active == 0:
 		return cmp.Or(deferredFor, "host_delay"), 0
-	case job.Active == 0 && job.Queued == 0 && job.Deferred > 0:
+	case job.Active == 0 && job.Queued == 0 && deferredFor != "":
 		return deferredFor, 0
 	case slices == 0:
 		return "worker", 0
@@ -142,8 +146,9 @@ type (
 	storedPage struct {
 		crawl.Page
 		Parent int64 `json:"parent,omitempty"`
-		// DuplicateSeq is written by commit.lua, which alone knows it.
-		DuplicateSeq int64 `json:"duplicate_seq,omitempty"`
+		// DuplicateSeq and LastModMS are written by commit.lua, which alone knows them.
+		DuplicateSeq int64  `json:"duplicate_seq,omitempty"`
+		LastModMS    *int64 `json:"lastmod_ms,omitempty"` // in place of LastMod
 	}
 	storedFailure struct {
 		crawl.Failure
@@ -168,6 +173,9 @@ func (s *Store) Records(ctx context.Context, j crawl.JobRef, after int64, limit 
 			return RecordPage{}, fmt.Errorf("store: record: %w", err)
 		}
 		rec.Seq = after + int64(i) + 1
+		if rec.LastModMS != nil {
+			rec.LastMod = time.UnixMilli(*rec.LastModMS).UTC()
+		}
 		parents[i], firsts[i] = rec.Parent, rec.DuplicateSeq
 		out.Records = append(out.Records, rec.Page)
 	}
@@ -265,12 +273,15 @@ type cited struct {
 	URL       string `json:"url"`
 }
 
-// cite adds what is said of the given records to known.
+// cite adds what is said of the given records and sitemaps to known.
 func (s *Store) cite(ctx context.Context, j crawl.JobRef, seqs []int64, known map[int64]cited) error {
+	if err := s.citeMaps(ctx, j, seqs, known); err != nil {
+		return err
+	}
 	byKey := map[string][]string{}
 	wanted := map[int64]bool{}
 	for _, seq := range seqs {
-		if _, ok := known[seq]; ok || seq == 0 || wanted[seq] {
+		if _, ok := known[seq]; ok || seq == 0 || seq > mapParent || wanted[seq] {
 			continue
 		}
 		wanted[seq] = true

@@ -179,9 +179,11 @@ func TestNothingLeftOfAnEndedJob(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, r *crawltest.Redis) {
 		f := newFixture(t, r)
 		n := f.job(t, "", 3)
+		n.Plan.Site, n.Plan.Sitemap = true, crawl.SitemapInclude
 		f.create(t, n)
 		sl := f.begin(t, n.Job)
-		items := f.exchange(t, sl, Exchange{Lease: 3}).Items
+		items := f.exchange(t, sl, Exchange{Lease: 4}).Items
+		sitemap, items := items[0], items[1:]
 		if _, err := f.Cancel(t.Context(), n.Job); err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +195,8 @@ func TestNothingLeftOfAnEndedJob(t *testing.T) {
 		// A slice that knows nothing of it goes on.
 		f.exchange(t, sl, Exchange{
 			Commits: []Commit{accept(t, items[0]), {Item: items[1], Retry: time.Second}},
-			Returns: []Return{{Item: items[2], Delay: time.Second}}, Lease: 4,
+			Maps:    []MapCommit{{Item: sitemap, Outcome: MapPart, Nested: []crawl.URL{mapURL(t, 1)}}},
+			Returns: []Return{{Item: items[2], Delay: time.Second}, {Item: sitemap}}, Lease: 4,
 		})
 		if _, err := f.Renew(t.Context(), sl); err != nil {
 			t.Fatal(err)

@@ -18,9 +18,13 @@ const (
 	// may try.
 	RobotsClaim = 20 * time.Second
 	// RobotsTries is how often a robots.txt that cannot be reached is tried; the waits
-	// between are RobotsWait and three times the one before, 26 s in all.
-	RobotsTries = 4
-	RobotsWait  = 2 * time.Second
+	// between are RobotsWait and three times the one before, 80 s in all: a site that is
+	// being replaced is back by then.
+	RobotsTries = 5
+	// RobotsTriesNobody is the same where nobody answers at all, or the name leads
+	// nowhere: 8 s in all, for that is mostly a mistake of who named it.
+	RobotsTriesNobody = 3
+	RobotsWait        = 2 * time.Second
 	// RobotsAnew is how long an origin that was given up stays so.
 	RobotsAnew = 10 * time.Minute
 )
@@ -53,7 +57,7 @@ type Robots struct {
 // the crawler of the given product token. Of all that ask at once one is told to fetch it.
 func (s *Store) ClaimRobots(ctx context.Context, u crawl.URL, product string) (Robots, error) {
 	claim := rand.Text()
-	a, err := s.one(ctx, robotsClaimScript, robotsKeys(u, product), s.now(), claim, RobotsClaim.Milliseconds(), RobotsTries)
+	a, err := s.one(ctx, robotsClaimScript, robotsKeys(u, product), s.now(), claim, RobotsClaim.Milliseconds())
 	if err != nil {
 		return Robots{}, err
 	}
@@ -66,8 +70,10 @@ func (s *Store) ClaimRobots(ctx context.Context, u crawl.URL, product string) (R
 // reached.
 type RobotsFetch struct {
 	Rules string
-	Why   string        // without rules
-	Wish  time.Duration // what the server then said to wait; 0 if it did not
+	Why   string // without rules
+	// Nobody says that no connection came about, without rules.
+	Nobody bool
+	Wish   time.Duration // what the server then said to wait; 0 if it did not
 }
 
 // LearnRobots keeps what became of a fetch that [Store.ClaimRobots] asked for, and
@@ -79,7 +85,11 @@ func (s *Store) LearnRobots(
 	if f.Rules == "" {
 		holds = RobotsWait
 	}
-	a, err := s.one(ctx, robotsLearnScript, robotsKeys(u, product), s.now(), claim, f.Rules, holds.Milliseconds(), RobotsTries,
+	tries := RobotsTries
+	if f.Nobody {
+		tries = RobotsTriesNobody
+	}
+	a, err := s.one(ctx, robotsLearnScript, robotsKeys(u, product), s.now(), claim, f.Rules, holds.Milliseconds(), tries,
 		RobotsAnew.Milliseconds(), min(f.Wish, RobotsAnew).Milliseconds(), f.Why)
 	if err != nil {
 		return Robots{}, err

@@ -56,6 +56,7 @@ var (
 	renewScript       = loadScript("renew")
 	leaseScript       = loadScript("lease")
 	commitScript      = loadScript("commit")
+	commitMapScript   = loadScript("commit_map")
 	releaseScript     = loadScript("release")
 	endScript         = loadScript("end")
 	cancelScript      = loadScript("cancel")

@@ -85,6 +85,7 @@ func TestSharedNumbers(t *testing.T) {
 	text := mustRead("include/job.lua")
 	for name, want := range map[string]int64{
 		"LEASE": LeaseTime.Milliseconds(), "GRACE": Grace.Milliseconds(), "MAX_LOST": MaxLost,
+		"MAP_PARENT": mapParent,
 	} {
 		if !strings.Contains(text, fmt.Sprintf("local %s = %d ", name, want)) {
 			t.Errorf("job.lua does not say %s = %d", name, want)

@@ -176,10 +176,11 @@ type Exchange struct {
 	Free    []HostSlots // host slots no longer used
 	Leave   []HostLeave // hosts in whose line the slice stands no more
 	Commits []Commit
+	Maps    []MapCommit
 	Returns []Return
 	Retire  bool // the slice leases nothing more: its place is free for another
 	Lease   int  // items wanted; 0 for none
-	// Holding is the number of items that the slice knows it holds once Commits and
+	// Holding is the number of items that the slice knows it holds once Commits, Maps and
 	// Returns are carried out. If it holds more, an answer was lost: Items are then all.
 	Holding  int
 	Slow     []HostDelay // hosts that asked for a pause
@@ -188,14 +189,15 @@ type Exchange struct {
 
 // Exchanged is the answer to an [Exchange].
 type Exchanged struct {
-	Committed []Committed   // one for each commit
-	State     crawl.State   // of the job; empty unless items were wanted
-	Lost      bool          // as in Renewed
-	Items     []crawl.Item  // leased now; perhaps others that the slice holds, see Exchange.Holding
-	Queued    int64         // URLs still queued
-	NextDue   time.Duration // until the next deferred item is due; negative when none is deferred
-	Grants    []HostGrant   // one for each reserve
-	Rings     []crawl.Ring  // to be rung by the caller
+	Committed []Committed    // one for each commit
+	Mapped    []MapCommitted // one for each of Maps
+	State     crawl.State    // of the job; empty unless items were wanted
+	Lost      bool           // as in Renewed
+	Items     []crawl.Item   // leased now; perhaps others that the slice holds, see Exchange.Holding
+	Queued    int64          // URLs still queued and sitemaps still due
+	NextDue   time.Duration  // until the next item that waits is due; negative when none does
+	Grants    []HostGrant    // one for each reserve
+	Rings     []crawl.Ring   // to be rung by the caller
 }
 
 // Exchange makes one round trip. A host whose shard does not answer fails only its
@@ -203,7 +205,7 @@ type Exchanged struct {
 // place: the caller may send the same again, since a commit that was recorded
 // answers done and an item not held is passed over.
 func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged, error) {
-	calls := make([]*call, 0, len(x.Commits)+len(x.Reserves)+len(x.Free)+2)
+	calls := make([]*call, 0, len(x.Commits)+len(x.Maps)+len(x.Reserves)+len(x.Free)+2)
 	keys := s.keys(sl.Job)
 	for i := range x.Commits {
 		args, err := s.commitArgs(sl, &x.Commits[i])
@@ -211,6 +213,13 @@ func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged,
 			return Exchanged{}, err
 		}
 		calls = append(calls, &call{script: commitScript, keys: keys, args: args})
+	}
+	for i := range x.Maps {
+		args, err := s.mapArgs(sl, &x.Maps[i])
+		if err != nil {
+			return Exchanged{}, err
+		}
+		calls = append(calls, &call{script: commitMapScript, keys: keys, args: args})
 	}
 	var release, retire, lease *call
 	if len(x.Returns) > 0 {
@@ -249,6 +258,11 @@ func (s *Store) Exchange(ctx context.Context, sl *Slice, x Exchange) (Exchanged,
 	for i := range x.Commits {
 		a := array(calls[i].cmd)
 		out.Committed = append(out.Committed, Committed{Verdict: Verdict(str(a[0])), Seq: num(a[1])})
+		out.Rings = append(out.Rings, rings(sl.Job.Tenant, a[2:])...)
+	}
+	for i := range x.Maps {
+		a := array(calls[len(x.Commits)+i].cmd)
+		out.Mapped = append(out.Mapped, MapCommitted{Verdict: Verdict(str(a[0])), Full: num(a[1]) == 1})
 		out.Rings = append(out.Rings, rings(sl.Job.Tenant, a[2:])...)
 	}
 	if release != nil {
@@ -293,6 +307,7 @@ func (out *Exchanged) leased(sl *Slice, x *Exchange, a []any) error {
 // again in the same round trip.
 func (x *Exchange) mentions(it crawl.Item) bool {
 	return slices.ContainsFunc(x.Commits, func(c Commit) bool { return c.Item == it }) ||
+		slices.ContainsFunc(x.Maps, func(c MapCommit) bool { return c.Outcome != MapPart && c.Item == it }) ||
 		slices.ContainsFunc(x.Returns, func(r Return) bool { return r.Item == it })
 }
 
@@ -334,48 +349,57 @@ func acceptedArgs(head []any, c *Commit) ([]any, error) {
 		return nil, fmt.Errorf("store: %d links in one commit", len(a.Links))
 	}
 	args := slices.Grow(head, 10+3*len(a.Links))
-	refused, patterned := 0, 0
-	for i := range a.Links {
-		switch {
-		case a.Links[i].Refused != "":
-			refused++
-		case a.Links[i].Pattern != "":
-			patterned++
-		}
-	}
 	outcome := "accepted"
 	if c.NoIndex {
 		outcome = "noindex"
 	}
+	admissible, refused, patterned := countLinks(a.Links)
 	args = append(args, outcome, a.Final[:], record, p.Bytes, strconv.Itoa(c.Item.Depth+1),
-		len(a.Links)-refused, refused, patterned, a.Digest)
-	for i := range a.Links {
-		if l := &a.Links[i]; l.Refused == "" {
+		admissible, refused, patterned, a.Digest)
+	return appendLinks(args, a.Links, a.BadLinks), nil
+}
+
+// countLinks answers how many links may be admitted, how many are refused, and how many
+// of the first belong to a pattern.
+func countLinks(links []crawl.Link) (admissible, refused, patterned int) {
+	for i := range links {
+		switch {
+		case links[i].Refused != "":
+			refused++
+		case links[i].Pattern != "":
+			patterned++
+		}
+	}
+	return len(links) - refused, refused, patterned
+}
+
+// appendLinks encodes links as links.lua reads them.
+func appendLinks(args []any, links []crawl.Link, bad map[crawl.Reason]int) []any {
+	for i := range links {
+		if l := &links[i]; l.Refused == "" {
 			args = append(args, l.Key[:])
 		}
 	}
-	for i := range a.Links {
-		if l := &a.Links[i]; l.Refused == "" {
+	for i := range links {
+		if l := &links[i]; l.Refused == "" {
 			args = append(args, l.URL.String())
 		}
 	}
-	for i := range a.Links {
-		if l := &a.Links[i]; l.Refused != "" {
+	for i := range links {
+		if l := &links[i]; l.Refused != "" {
 			args = append(args, l.Key[:], string(l.Refused), l.URL.String())
 		}
 	}
-	if patterned > 0 {
-		n := 0
-		for i := range a.Links {
-			if l := &a.Links[i]; l.Refused == "" {
-				if n++; l.Pattern != "" {
-					args = append(args, n, l.Pattern)
-				}
+	n := 0
+	for i := range links {
+		if l := &links[i]; l.Refused == "" {
+			if n++; l.Pattern != "" {
+				args = append(args, n, l.Pattern)
 			}
 		}
 	}
-	for reason, n := range a.BadLinks {
+	for reason, n := range bad {
 		args = append(args, string(reason), n)
 	}
-	return args, nil
+	return args
 }

@@ -93,10 +93,18 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	}
 	var nonce [12]byte
 	_, _ = rand.Read(nonce[:]) // never fails
-	args := make([]any, 0, 14+2*len(n.Inputs))
+	maps, err := rootMaps(&n)
+	if err != nil {
+		return Created{}, err
+	}
+	args := make([]any, 0, 15+2*len(maps)+2*len(n.Inputs))
 	args = append(args, s.now(), n.Job.ID, n.Digest[:], nonce[:], []byte(n.Spec), plan, tagList, n.MaxRunning,
 		n.Plan.Concurrency, n.Plan.MaxPages, parallelism(n.Plan.Concurrency), n.Plan.Retention.Milliseconds(),
-		n.Plan.TimeLimit.Milliseconds(), site)
+		n.Plan.TimeLimit.Milliseconds(), site, len(maps))
+	for _, u := range maps {
+		k := u.Key()
+		args = append(args, k[:], u.String())
+	}
 	for _, in := range n.Inputs {
 		k := in.URL.Key()
 		args = append(args, k[:], in.URL.String())

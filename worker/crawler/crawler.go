@@ -79,10 +79,11 @@ const (
 // Crawler serves slices and sweeps. Make it with [New], hand its [Crawler.Serve] to
 // the queue, run [Crawler.Sweep] beside it.
 type Crawler struct {
-	o      Options
-	room   *room
-	robots *robotsBook // what this process knows of robots.txt files
-	jars   *jars       // cookies of the jobs
+	o       Options
+	room    *room
+	robots  *robotsBook // what this process knows of robots.txt files
+	jars    *jars       // cookies of the jobs
+	trouble *trouble    // hosts that fail
 
 	drain     chan struct{} // closed: lease nothing more
 	drop      chan struct{} // closed: abort what is in flight
@@ -101,7 +102,7 @@ func New(o Options) *Crawler {
 		o.Metrics = NewMetrics(nil)
 	}
 	return &Crawler{
-		o: o, room: newRoom(o.Concurrency), robots: newRobotsBook(&o), jars: newJars(), drain: make(chan struct{}), drop: make(chan struct{}),
+		o: o, room: newRoom(o.Concurrency), robots: newRobotsBook(&o), jars: newJars(), trouble: newTrouble(), drain: make(chan struct{}), drop: make(chan struct{}),
 		serving: map[crawl.JobRef]int64{},
 	}
 }

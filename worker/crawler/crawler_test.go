@@ -38,6 +38,22 @@ func newBench(t *testing.T, r *crawltest.Redis) *bench {
 	}
 }
 
+// unknown has the store forget what it was told of a site's port when that was another
+// test's: robots.txt is kept for a day.
+func (b *bench) unknown(t *testing.T, s *crawltest.Site) {
+	t.Helper()
+	u, err := crawl.ParseURL(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "{h:" + u.PolitenessHost() + "}:robots:" + u.Scheme()
+	for _, product := range []string{":trawl", ":testbot"} { // of workers here
+		if err := b.redis.Client.Del(t.Context(), key+product).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // worker starts a worker in this process.
 func (b *bench) worker(t *testing.T, change func(*crawler.ProcessOptions)) *crawler.Process {
 	t.Helper()

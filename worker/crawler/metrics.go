@@ -12,6 +12,7 @@ import (
 // Metrics counts what the crawler does. Labels are outcomes and nothing that grows.
 type Metrics struct {
 	pages    *prometheus.CounterVec
+	sitemaps *prometheus.CounterVec
 	fetch    prometheus.Histogram
 	exchange prometheus.Histogram
 	leased   prometheus.Histogram
@@ -29,6 +30,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		pages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trawl_pages_total",
 			Help: "Outcomes of fetched URLs: accepted, failed, skipped, alias, retry, redirect, released, stale.",
+		}, []string{"outcome"}),
+		sitemaps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trawl_sitemaps_total",
+			Help: "Outcomes of sitemaps: read, none, listed, failed, retry, stale; and part for each part of a large one.",
 		}, []string{"outcome"}),
 		fetch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "trawl_fetch_seconds", Help: "Time to fetch and read one URL.", Buckets: seconds,
@@ -58,7 +63,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.pages, m.fetch, m.exchange, m.leased, m.inFlight, m.slices, m.dead, m.back, m.sweeps)
+		reg.MustRegister(m.pages, m.sitemaps, m.fetch, m.exchange, m.leased, m.inFlight, m.slices, m.dead, m.back, m.sweeps)
 	}
 	return m
 }
@@ -88,6 +93,14 @@ func (m *Metrics) page(c *store.Commit, v store.Verdict) {
 		outcome = "redirect"
 	}
 	m.pages.WithLabelValues(outcome).Inc()
+}
+
+func (m *Metrics) sitemap(c *store.MapCommit, v store.Verdict) {
+	outcome := string(c.Outcome)
+	if v != store.Done {
+		outcome = string(v)
+	}
+	m.sitemaps.WithLabelValues(outcome).Inc()
 }
 
 func (m *Metrics) since(h prometheus.Histogram, start time.Time) {

@@ -43,17 +43,22 @@ never
 		refused map[crawl.Reason]int64
 	}{
 		{
-			"heeded", obedient(site(100, 5, 1)), []string{"/", "/closed", "/behind"},
-			map[crawl.Reason]int64{crawl.SkipNoIndex: 1}, map[crawl.Reason]int64{crawl.RefusedNoFollow: 2},
+			"heeded", obedient(site(100, 5, 1)),
+			[]string{"/", "/closed", "/behind"},
+			map[crawl.Reason]int64{crawl.SkipNoIndex: 1},
+			map[crawl.Reason]int64{crawl.RefusedNoFollow: 2},
 		},
 		{
-			"not heeded", site(100, 5, 1), []string{"/", "/hidden", "/paid", "/closed", "/behind", "/never"},
-			map[crawl.Reason]int64{}, map[crawl.Reason]int64{},
+			"not heeded", site(100, 5, 1),
+			[]string{"/", "/hidden", "/paid", "/closed", "/behind", "/never"},
+			map[crawl.Reason]int64{},
+			map[crawl.Reason]int64{},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b, s := newBench(t, crawltest.Any(t)), crawltest.NewSite(t, archive)
+			b.unknown(t, s)
 			b.worker(t, nil)
 			job := b.submit(t, tt.plan, s.URL+"/")
 			j := b.ended(t, job, 30*time.Second)
@@ -86,6 +91,7 @@ func TestNoIndexSeed(t *testing.T) {
 -- a --
 a
 `))
+	b.unknown(t, s)
 	b.worker(t, nil)
 	j := b.ended(t, b.submit(t, obedient(site(10, 5, 1)), s.URL+"/"), 30*time.Second)
 	if j.State != crawl.Completed || j.Accepted != 1 || j.Skipped != 1 {

@@ -121,13 +121,13 @@ func (b *robotsBook) settle(ctx context.Context, a agent, u crawl.URL) (standing
 		if err != nil {
 			return standing{}, err
 		}
-		switch r.Standing {
-		case store.RobotsBusy:
+		if r.Standing == store.RobotsBusy {
 			if err := sleep(ctx, min(r.Wait, robotsPoll)); err != nil {
 				return standing{}, err
 			}
 			continue
-		case store.RobotsToFetch:
+		}
+		if r.Standing == store.RobotsToFetch {
 			got := b.fetch(ctx, a, u)
 			if ctx.Err() != nil {
 				return standing{}, ctx.Err() // the claim runs out by itself
@@ -135,7 +135,6 @@ func (b *robotsBook) settle(ctx context.Context, a agent, u crawl.URL) (standing
 			if r, err = b.store.LearnRobots(ctx, u, a.product, r.Claim, got); err != nil {
 				return standing{}, err
 			}
-		default: // it is told
 		}
 		return b.standing(ctx, u, &r), nil
 	}
@@ -195,7 +194,9 @@ func (b *robotsBook) fetch(ctx context.Context, a agent, u crawl.URL) store.Robo
 	if err != nil { // of strings and a number
 		why = nil
 	}
-	return store.RobotsFetch{Why: string(why), Wish: f.RetryAfter}
+	return store.RobotsFetch{
+		Why: string(why), Wish: f.RetryAfter, Nobody: f.Code == crawl.CodeDNS || f.Code == crawl.CodeConnection,
+	}
 }
 
 // get requests the robots.txt of an origin; one that leads nowhere is as good as none.
@@ -209,19 +210,22 @@ func (b *robotsBook) get(ctx context.Context, a agent, u crawl.URL) (fetch.Raw, 
 		URL: at, MaxBytes: robots.MaxBytes + 1, MaxHops: robotsHops, Timeout: robotsTimeout, UserAgent: a.name,
 	})
 	var f *crawl.Fault
-	if errors.As(err, &f) && allowsAll(f.Code) {
+	if errors.As(err, &f) && allowsAll(f.Code, raw.Final == at) {
 		return fetch.Raw{}, nil
 	}
 	return raw, err
 }
 
 // allowsAll reports whether a robots.txt that fails like this forbids nothing: what it
-// leads to is no file of that origin. The guard refuses the pages of a private address
-// anyway, and says so.
-func allowsAll(code crawl.Code) bool {
+// leads to is no file of that origin. One that leads to a private address was not looked
+// at, and may forbid all; of an origin that is private itself the guard refuses the
+// pages anyway, and says so.
+func allowsAll(code crawl.Code, own bool) bool {
 	switch code {
-	case crawl.CodeTooManyRedirects, crawl.CodeRedirectLoop, crawl.CodeBadRedirect, crawl.CodePrivateAddress:
+	case crawl.CodeTooManyRedirects, crawl.CodeRedirectLoop, crawl.CodeBadRedirect:
 		return true
+	case crawl.CodePrivateAddress:
+		return own
 	default:
 		return false
 	}
@@ -231,47 +235,54 @@ func allowsAll(code crawl.Code) bool {
 // may ask its host for a start. One about whose site nothing is known may, and asks then.
 // Whoever may not is given back, or settled without a request.
 func (t *turn) permit(p *page) bool {
-	if t.sl.Plan.IgnoreRobots {
+	if t.sl.Plan.IgnoreRobots && !isGuess(p.item) {
 		return true
 	}
 	st, ok := t.c.robots.look(t.agent, p.url)
 	if !ok {
 		return true
 	}
-	if st.rules != nil {
+	r := result{page: p, commit: store.Commit{Item: p.item}}
+	switch {
+	case isGuess(p.item) && st.names():
+		r.sitemap = t.listed(p, st.rules)
+	case t.sl.Plan.IgnoreRobots:
+		return true
+	case st.rules != nil:
 		p.host.delay = max(p.host.delay, st.delay())
 		ok, rule := st.rules.Allowed(p.url.RequestURI())
-		if !ok {
-			r := result{page: p, commit: store.Commit{Item: p.item}}
-			t.forbidden(p, rule, &r.commit)
-			t.worked = true
-			t.take(r)
+		if ok {
+			return true
 		}
-		return ok
-	}
-	if st.givenUp {
-		r := result{page: p, commit: store.Commit{Item: p.item}}
-		t.unreached(p, st.fault, &r.commit)
-		t.worked = true
-		t.take(r)
+		t.forbidden(p, rule, &r)
+	case st.givenUp:
+		t.unreached(p, st.fault, &r)
+	default:
+		t.waitForRobots(p, st.until)
 		return false
 	}
-	wait := time.Until(st.until)
+	t.worked = true
+	t.take(r)
+	return false
+}
+
+// waitForRobots gives a page back until its robots.txt is asked for again.
+func (t *turn) waitForRobots(p *page, until time.Time) {
+	wait := time.Until(until)
 	p.waits = crawl.WaitingRobots
 	t.giveBack(p, max(wait, 0)+rand.N(time.Second/4)) // jitter, or all come back at once
 	t.barren++
 	t.shuts++
-	if t.restUntil.IsZero() || st.until.Before(t.restUntil) {
-		t.restUntil = st.until
+	if t.restUntil.IsZero() || until.Before(t.restUntil) {
+		t.restUntil = until
 	}
-	return false
 }
 
 // heedRobots returns the rules for a page whose start has come, nil when the job heeds
 // none. When they were not known its start is used to ask for them, and it needs another
 // one; so it does when it was started earlier than they allow.
 func (t *turn) heedRobots(p *page, r *result) (rules *robots.Rules, ready bool) {
-	if t.sl.Plan.IgnoreRobots {
+	if t.sl.Plan.IgnoreRobots && !isGuess(p.item) {
 		return nil, true
 	}
 	st, ok := t.c.robots.look(t.agent, p.url)
@@ -288,19 +299,31 @@ func (t *turn) heedRobots(p *page, r *result) (rules *robots.Rules, ready bool) 
 		}
 		return nil, false
 	}
-	if st.rules == nil || st.delay() > p.delay {
+	heeds := !t.sl.Plan.IgnoreRobots
+	if heeds && (st.rules == nil || st.delay() > p.delay) || isGuess(p.item) && st.names() {
 		r.again = true
 		return nil, false
 	}
+	if !heeds {
+		return nil, true
+	}
 	if ok, rule := st.rules.Allowed(p.url.RequestURI()); !ok {
-		t.forbidden(p, rule, &r.commit)
+		t.forbidden(p, rule, r)
 		return nil, false
 	}
 	return st.rules, true
 }
 
-// forbidden records a page that robots.txt forbids, with the rule.
-func (t *turn) forbidden(p *page, rule string, c *store.Commit) {
+// forbidden records what robots.txt forbids, with the rule.
+func (t *turn) forbidden(p *page, rule string, r *result) {
+	if p.item.Kind == crawl.ItemSitemap {
+		r.sitemap = t.mapLost(p, isGuess(p.item), "robots.txt forbids it: "+rule)
+		return
+	}
+	t.skippedByRobots(p, rule, &r.commit)
+}
+
+func (t *turn) skippedByRobots(p *page, rule string, c *store.Commit) {
 	c.Skipped, c.SkippedTo = crawl.SkipRobots, rule
 	if p.item.Depth == 0 {
 		c.Why = fmt.Sprintf("%s is forbidden by robots.txt: %s", p.item.URL, rule)
@@ -310,7 +333,12 @@ func (t *turn) forbidden(p *page, rule string, c *store.Commit) {
 // unreached records a page of a site whose robots.txt could not be fetched: as failed for
 // the same reason when nothing could be reached there, and as skipped when the server
 // answers, but not this.
-func (t *turn) unreached(p *page, why *crawl.Fault, c *store.Commit) {
+func (t *turn) unreached(p *page, why *crawl.Fault, r *result) {
+	if p.item.Kind == crawl.ItemSitemap {
+		r.sitemap = t.mapLost(p, false, "robots.txt of its site could not be fetched: "+why.Message)
+		return
+	}
+	c := &r.commit
 	message := "The robots.txt of its site could not be fetched, so nothing there may be. " + why.Message
 	if why.Status == 0 {
 		t.failed(p, &crawl.Fault{Code: why.Code, Message: message}, c)
@@ -321,6 +349,9 @@ func (t *turn) unreached(p *page, why *crawl.Fault, c *store.Commit) {
 		c.Why = p.item.URL + ": " + message
 	}
 }
+
+// names reports whether the site names its sitemaps.
+func (st standing) names() bool { return st.rules != nil && len(st.rules.Sitemaps()) > 0 }
 
 // delay answers the least time between two requests that the site asks for, capped.
 func (st standing) delay() time.Duration {

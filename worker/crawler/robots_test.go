@@ -68,6 +68,7 @@ secret
 -- private/y --
 secret
 `))
+		b.unknown(t, s)
 		b.worker(t, asTestBot)
 		b.worker(t, asTestBot)
 		for range 2 {
@@ -108,6 +109,7 @@ func TestRobotsFailForAWhile(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
+	b.unknown(t, s)
 	b.worker(t, nil)
 	job := b.submit(t, obedient(list(4)), s.URL+"/a", s.URL+"/b", s.URL+"/c")
 	crawltest.Eventually(t, 20*time.Second, "the job waits for robots", func() bool {
@@ -158,6 +160,7 @@ func TestRobotsGivenUp(t *testing.T) {
 			clock = clock.Add(r.Wait)
 		}
 	}
+	b.unknown(t, s)
 	given(`{"code":"http_503","status":503,"message":"The server answered 503."}`)
 	b.worker(t, nil)
 	j := b.ended(t, b.submit(t, obedient(list(4)), s.URL+"/a", s.URL+"/b"), 20*time.Second)
@@ -169,6 +172,7 @@ func TestRobotsGivenUp(t *testing.T) {
 	}
 
 	s = crawltest.NewSite(t, []byte("-- a --\n"))
+	b.unknown(t, s)
 	given(`{"code":"connection","message":"The connection was refused."}`)
 	job := b.submit(t, obedient(site(10, 1, 1)), s.URL+"/a")
 	j = b.ended(t, job, 20*time.Second)
@@ -199,6 +203,7 @@ func TestRobotsCrawlDelay(t *testing.T) {
 			_, _ = w.Write([]byte("User-agent: *\nCrawl-delay: 0.3\n"))
 		}
 	}))
+	b.unknown(t, s)
 	b.worker(t, nil)
 	b.worker(t, nil)
 	jobs := []crawl.JobRef{
@@ -217,5 +222,48 @@ func TestRobotsCrawlDelay(t *testing.T) {
 		if gap := at[i].Sub(at[i-1]); gap < delay-50*time.Millisecond {
 			t.Errorf("request %d came %v after the one before", i, gap)
 		}
+	}
+}
+
+// A robots.txt may stand elsewhere: what is found there holds for the site, though its
+// host is no part of the crawl. One that leads nowhere forbids nothing; one that leads to a
+// private address is not looked at, and forbids all (ROB-03).
+func TestRobotsRedirects(t *testing.T) {
+	t.Parallel()
+	rules := crawltest.NewSite(t, []byte("-- r.txt --\nUser-agent: *\nDisallow: /private\n"))
+	for name, tt := range map[string]struct {
+		to      string
+		want    map[string]int
+		waiting bool
+	}{
+		"elsewhere":    {rules.URL + "/r.txt", map[string]int{"/robots.txt": 1, "/a": 1}, false},
+		"in a circle":  {"/robots.txt", map[string]int{"/robots.txt": 1, "/a": 1, "/private": 1}, false},
+		"not a URL":    {"http://", map[string]int{"/robots.txt": 1, "/a": 1, "/private": 1}, false},
+		"to a private": {"http://127.0.0.2:1/robots.txt", map[string]int{"/robots.txt": 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, crawltest.Any(t))
+			s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/robots.txt" {
+					w.Header().Set("Location", tt.to)
+					w.WriteHeader(http.StatusFound)
+				}
+			}))
+			b.unknown(t, s)
+			b.worker(t, nil)
+			job := b.submit(t, obedient(list(1)), s.URL+"/a", s.URL+"/private")
+			if tt.waiting {
+				crawltest.Eventually(t, 20*time.Second, "the job waits for robots", func() bool {
+					j, err := b.store.Job(t.Context(), job)
+					return err == nil && j.WaitingFor == crawl.WaitingRobots
+				})
+			} else {
+				b.ended(t, job, 30*time.Second)
+			}
+			if d := cmp.Diff(tt.want, asked(s)); d != "" {
+				t.Errorf("requested (-want +got):\n%s", d)
+			}
+		})
 	}
 }

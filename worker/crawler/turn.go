@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"example.com/trawl/pkg/crawl"
@@ -35,7 +36,16 @@ const (
 	knownMost = 100_000
 )
 
-// page is one leased URL on its way.
+// itemID tells the items of a job apart: each kind has numbers of its own.
+type itemID struct {
+	kind crawl.ItemKind
+	n    int64
+}
+
+func idOf(it crawl.Item) itemID { return itemID{it.Kind, it.N} }
+
+// page is one leased URL on its way: a page, or a sitemap, which waits for its host and
+// holds its slots in the same way.
 type page struct {
 	item  crawl.Item
 	url   crawl.URL // item.Target; zero when that is no URL
@@ -45,17 +55,24 @@ type page struct {
 	start time.Time     // not before; set with slot
 	since time.Time     // leased
 	waits string        // what it waits for, when it is given back to wait
+	// answers is where the visit of a sitemap hears what became of a part: there is one
+	// on its way at a time, so that a large one neither fills memory nor the pipeline.
+	answers chan store.MapCommitted
 }
 
 // result is what became of a page: a commit, or nothing to count.
 type result struct {
-	page   *page
-	commit store.Commit
-	back   bool          // aborted: the item goes back
-	again  bool          // its start was used otherwise, or came too early: it needs another
-	wait   time.Duration // with back: it is due then
-	slow   time.Duration // the host asked for a pause
+	page    *page
+	commit  store.Commit
+	sitemap *store.MapCommit // in place of commit, of a sitemap
+	back    bool             // aborted: the item goes back
+	again   bool             // its start was used otherwise, or came too early: it needs another
+	wait    time.Duration    // with back: it is due then
+	slow    time.Duration    // the host asked for a pause
 }
+
+// part reports whether the visit goes on.
+func (r *result) part() bool { return r.sitemap != nil && r.sitemap.Outcome == store.MapPart }
 
 // turn is one slice at work. All fields are the loop's own, run by one goroutine;
 // others speak to it through channels.
@@ -71,7 +88,7 @@ type turn struct {
 	fetches context.Context // of requests
 	abort   context.CancelFunc
 
-	held     map[int64]*page
+	held     map[itemID]*page
 	hosts    map[string]*host
 	slots    *slotBook
 	ready    []*page // granted, waiting for their start
@@ -94,6 +111,7 @@ type turn struct {
 	retire     bool // say so to the store with the next round trip
 	lost       bool // the slice is not ours any more
 	pagesTotal int64
+	parts      atomic.Int64 // parts of sitemaps that were made
 }
 
 func newTurn(c *Crawler, sl *store.Slice, log *slog.Logger) (*turn, error) {
@@ -103,7 +121,7 @@ func newTurn(c *Crawler, sl *store.Slice, log *slog.Logger) (*turn, error) {
 	}
 	return &turn{
 		c: c, sl: sl, log: log, rules: rules, agent: agentOf(&sl.Plan, &c.o), jar: c.jars.of(sl.Job),
-		held: map[int64]*page{}, hosts: map[string]*host{}, slots: newSlotBook(),
+		held: map[itemID]*page{}, hosts: map[string]*host{}, slots: newSlotBook(),
 		results: make(chan result, max(1, sl.Plan.Concurrency)), known: map[crawl.Key]bool{},
 	}, nil
 }
@@ -220,14 +238,20 @@ func (t *turn) startReady() {
 		}
 		t.inFlight++
 		t.barren, t.shuts, t.restUntil, t.worked = 0, 0, time.Time{}, true
-		go func() { t.results <- t.visit(p) }()
+		visit := t.visit
+		if p.item.Kind == crawl.ItemSitemap {
+			visit = t.visitMap
+		}
+		go func() { t.results <- visit(p) }()
 	}
 	clear(t.ready[len(later):])
 	t.ready = later
 }
 
 func (t *turn) collect(r result) {
-	t.inFlight--
+	if !r.part() {
+		t.inFlight--
+	}
 	t.take(r)
 }
 
@@ -275,7 +299,7 @@ func (t *turn) giveBack(p *page, delay time.Duration) {
 		t.slots.free(p.host, p.slot)
 		p.slot = 0
 	}
-	delete(t.held, p.item.N)
+	delete(t.held, idOf(p.item))
 	t.c.room.give(1)
 	if !t.lost {
 		t.returns = append(t.returns, store.Return{Item: p.item, Delay: delay, For: p.waits})
@@ -331,12 +355,12 @@ func (t *turn) next() (store.Exchange, bool) {
 	x.Leave, t.leaves = t.leaves, nil
 	x.Retire, t.retire = t.retire, false
 	if !t.lost {
-		if !t.winding && (len(x.Commits) > 0 || (!t.nextLease.IsZero() && !now.Before(t.nextLease))) {
+		if !t.winding && (len(x.Commits)+len(x.Maps) > 0 || (!t.nextLease.IsZero() && !now.Before(t.nextLease))) {
 			x.Lease, x.Holding = t.wanted(), len(t.held)
 		}
 		x.Reserves = t.reserves(now)
 	}
-	ok := len(x.Commits)+len(x.Returns)+len(x.Free)+len(x.Leave)+len(x.Reserves)+x.Lease > 0 || x.Retire
+	ok := len(x.Commits)+len(x.Maps)+len(x.Returns)+len(x.Free)+len(x.Leave)+len(x.Reserves)+x.Lease > 0 || x.Retire
 	return x, ok
 }
 
@@ -360,6 +384,10 @@ func (t *turn) settle(x *store.Exchange) {
 	var again []*page
 	for _, r := range t.done {
 		switch {
+		case r.part():
+			if !t.lost {
+				x.Maps = append(x.Maps, *r.sitemap)
+			}
 		case r.back || t.lost || r.again && t.winding:
 			t.giveBack(r.page, r.wait)
 			t.c.o.Metrics.pages.WithLabelValues("released").Inc()
@@ -367,12 +395,16 @@ func (t *turn) settle(x *store.Exchange) {
 			again = append(again, r.page)
 		default:
 			t.slots.free(r.page.host, r.page.slot)
-			delete(t.held, r.page.item.N)
+			delete(t.held, idOf(r.page.item))
 			t.c.room.give(1)
-			t.forget(r.commit.Accepted)
 			if r.slow > 0 {
 				x.Slow = append(x.Slow, store.HostDelay{Host: r.page.host.name, Wait: r.slow})
 			}
+			if r.sitemap != nil {
+				x.Maps = append(x.Maps, *r.sitemap)
+				continue
+			}
+			t.forget(r.commit.Accepted)
 			x.Commits = append(x.Commits, r.commit)
 		}
 	}
@@ -418,12 +450,16 @@ func (t *turn) forget(a *store.Accepted) {
 
 // remember notes the links of a recorded page.
 func (t *turn) remember(a *store.Accepted) {
+	for i := range a.Links {
+		t.know(&a.Links[i])
+	}
+}
+
+func (t *turn) know(l *crawl.Link) {
 	if len(t.known) > knownMost {
 		clear(t.known)
 	}
-	for _, l := range a.Links {
-		t.known[l.Key] = l.Refused == ""
-	}
+	t.known[l.Key] = l.Refused == ""
 }
 
 // exchange makes a round trip and takes in its answer. While the store does not
@@ -483,12 +519,13 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 			}
 		}
 	}
+	t.heard(x.Maps, out.Mapped)
 	t.c.ring(t.io, out.Rings)
 	now := time.Now()
 	if x.Lease > 0 {
 		fresh := 0
 		for _, it := range out.Items {
-			if t.held[it.N] == nil { // else the store told all, because an answer was lost
+			if t.held[idOf(it)] == nil { // else the store told all, because an answer was lost
 				t.admit(it, now)
 				fresh++
 			}
@@ -502,7 +539,7 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 			t.nextLease = now // there is more
 		case out.Queued > 0:
 			t.nextLease = now.Add(retryLease)
-		case len(x.Commits) > 0 && len(t.held) == 0:
+		case len(x.Commits)+len(x.Maps) > 0 && len(t.held) == 0:
 			// Before it ends, the slice looks once more by itself: a Redis that had
 			// to be told the commit script anew carried out this lease first.
 			t.nextLease = now
@@ -528,7 +565,10 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 // admit takes a leased item in.
 func (t *turn) admit(it crawl.Item, now time.Time) {
 	p := &page{item: it, since: now}
-	t.held[it.N] = p
+	if it.Kind == crawl.ItemSitemap {
+		p.answers = make(chan store.MapCommitted, 1)
+	}
+	t.held[idOf(it)] = p
 	u, err := crawl.ParseURL(it.Target())
 	if err != nil {
 		// Nothing to wait for: visit says what is wrong with it.
@@ -548,8 +588,9 @@ func (t *turn) admit(it crawl.Item, now time.Time) {
 func (t *turn) giveUp() {
 	t.abort()
 	for t.inFlight > 0 {
-		<-t.results
-		t.inFlight--
+		if r := <-t.results; !r.part() {
+			t.inFlight--
+		}
 	}
 	t.c.room.give(len(t.held))
 }

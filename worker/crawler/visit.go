@@ -66,8 +66,8 @@ func (t *turn) visit(p *page) (r result) {
 	defer m.inFlight.Dec()
 	begun := time.Now()
 	res, err := t.c.o.Fetcher.Fetch(t.fetches, fetch.Request{
-		URL: target, Hops: p.item.Hops, Links: true, MaxLinks: store.MaxLinks, Product: t.agent.product,
-		UserAgent: t.agent.name, Header: headerOf(t.rules.Headers(target)), Jar: t.jar,
+		URL: target, Hops: p.item.Hops, Links: true, MaxLinks: store.MaxLinks,
+		Product: t.agent.product, UserAgent: t.agent.name, Header: headerOf(t.rules.Headers(target)), Jar: t.jar,
 		Hop: func(to crawl.URL) error { return t.mayHop(p, to, rules) },
 	})
 	m.since(m.fetch, begun)
@@ -78,17 +78,19 @@ func (t *turn) visit(p *page) (r result) {
 	case err != nil && t.fetches.Err() != nil:
 		r.back = true
 	case err != nil:
-		r.slow = t.failed(p, err, &r.commit)
+		r.slow = max(t.failed(p, err, &r.commit), t.c.trouble.failed(p.host.name, crawl.CodeOf(err)))
 		if r.commit.Failed != nil && !res.Final.IsZero() {
 			r.commit.Failed.URL = res.Final.String()
 		}
 	case !res.Redirect.IsZero():
+		t.c.trouble.worked(p.host.name)
 		if errors.As(t.mayFollow(p, res.Redirect), &hop) {
 			t.skipped(p, hop, &r.commit)
 		} else {
 			r.commit.Redirect = &store.Redirect{URL: res.Redirect.String(), Hops: res.Hops}
 		}
 	default:
+		t.c.trouble.worked(p.host.name)
 		t.accepted(p, &res, &r.commit)
 	}
 	return r
@@ -126,7 +128,7 @@ func (t *turn) mayHop(p *page, to crawl.URL, rules *robots.Rules) error {
 // job that ends with no page must say why.
 func (t *turn) skipped(p *page, hop hopRefusedError, c *store.Commit) {
 	if hop.reason == crawl.SkipRobots {
-		t.forbidden(p, hop.rule+" (it redirects to "+hop.to.String()+")", c)
+		t.skippedByRobots(p, hop.rule+" (it redirects to "+hop.to.String()+")", c)
 		return
 	}
 	c.Skipped, c.SkippedTo = hop.reason, hop.to.String()
@@ -148,31 +150,39 @@ func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) {
 	}
 	obey := !t.sl.Plan.IgnoreRobots
 	c.Accepted, c.NoIndex = a, obey && !res.Robots.IndexableAt(time.Now())
-	if !t.sl.Plan.Site {
-		return // just these URLs: links are counted and not followed
+	if !t.sl.Plan.Site || t.sl.Plan.Sitemap == crawl.SitemapOnly {
+		return // just these URLs, or those of the sitemaps: links are counted and not followed
 	}
 	a.BadLinks = res.BadLinks
 	a.Links = make([]crawl.Link, 0, len(res.Links))
 	rewritten := false
 	for _, l := range res.Links {
-		link := crawl.Link{URL: t.rules.Canonical(l.URL), Key: l.Key}
-		if link.URL != l.URL {
-			link.Key, rewritten = link.URL.Key(), true
-		}
-		switch link.Refused = t.rules.Check(link.URL, p.item.Depth+1); {
-		case link.Refused != "":
-		case !t.c.o.Sources.Allows(link.URL):
-			link.Refused = crawl.RefusedSource
-		case obey && (l.NoFollow || res.Robots.NoFollow):
-			link.Refused = crawl.RefusedNoFollow
-		default:
-			link.Pattern = t.rules.Pattern(link.URL)
+		link := t.link(l.URL, l.Key, p.item.Depth+1)
+		rewritten = rewritten || link.URL != l.URL
+		if link.Refused == "" && obey && (l.NoFollow || res.Robots.NoFollow) {
+			link.Refused, link.Pattern = crawl.RefusedNoFollow, ""
 		}
 		a.Links = append(a.Links, link)
 	}
 	if rewritten {
 		a.Links = distinct(a.Links)
 	}
+}
+
+// link asks the rules of the job, and those of this worker, about a URL that was found.
+func (t *turn) link(found crawl.URL, key crawl.Key, depth int) crawl.Link {
+	l := crawl.Link{URL: t.rules.Canonical(found), Key: key}
+	if l.URL != found {
+		l.Key = l.URL.Key()
+	}
+	switch l.Refused = t.rules.Check(l.URL, depth); {
+	case l.Refused != "":
+	case !t.c.o.Sources.Allows(l.URL):
+		l.Refused = crawl.RefusedSource
+	default:
+		l.Pattern = t.rules.Pattern(l.URL)
+	}
+	return l
 }
 
 // headerOf returns the headers that a job sends as a request has them.
@@ -206,9 +216,7 @@ func (t *turn) failed(p *page, err error, c *store.Commit) (slow time.Duration) 
 		slow = min(f.RetryAfter, retryMost)
 	}
 	if errors.As(err, &f) && f.Temporary && p.item.Attempt+1 < maxAttempts {
-		wait := retryBase << p.item.Attempt
-		wait += rand.N(wait) // jitter
-		c.Retry = min(max(wait, f.RetryAfter), retryMost)
+		c.Retry = backoff(p.item.Attempt, f)
 		return slow
 	}
 	c.Failed = t.failure(p, err)
@@ -216,6 +224,13 @@ func (t *turn) failed(p *page, err error, c *store.Commit) (slow time.Duration) 
 		c.Why = p.item.URL + ": " + c.Failed.Message
 	}
 	return slow
+}
+
+// backoff answers how long to wait before another try.
+func backoff(attempt int, f *crawl.Fault) time.Duration {
+	wait := retryBase << attempt
+	wait += rand.N(wait) // jitter
+	return min(max(wait, f.RetryAfter), retryMost)
 }
 
 // failure is the record of a page that failed. What is no fault is a defect of

@@ -8,7 +8,7 @@
 --# include job.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
-local h = redis.call('HMGET', job, 'state', 'time_limit', 'begun')
+local h = redis.call('HMGET', job, 'state', 'time_limit', 'begun', 'maps')
 if h[1] ~= 'queued' and h[1] ~= 'running' then return {0, ''} end
 if h[3] then
   local nonce, gen = string.match(h[3], '^(%S+) (%d+)$')
@@ -18,8 +18,8 @@ local lacking = short(now)
 redis.call('HSET', job, 'rung', 0)
 if lacking <= 0 then
   -- What is deferred is rung by the sweep when it is due.
-  local first = redis.call('ZRANGE', job .. ':deferred', 0, 0, 'WITHSCORES')
-  if first[2] then wake(tonumber(first[2])) end
+  local at = first_due(h[4], '-inf')
+  if at then wake(at) end
   return {0, ''}
 end
 local gen = redis.call('HINCRBY', job, 'gen', 1)

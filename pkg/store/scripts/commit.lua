@@ -33,6 +33,7 @@ local h = redis.call('HMGET', job, 'state', 'total', 'max_pages', 'accepted', 'r
 local state = h[1]
 local answer = {'done', 0}
 local admitted = 0
+local MAPPED = '^p %d+ 1 %d%d%d%d%d%d%d%d%d%d%d%d%d ' -- what a sitemap named, see MAP_PARENT
 redis.call('ZREM', job .. ':leased', row)
 
 -- blame keeps why the first input was not accepted: the error of a job without any.
@@ -78,6 +79,10 @@ if outcome == 'accepted' then
     if ARGV[14] ~= '' and redis.call('HSETNX', job .. ':bodies', ARGV[14], seq) == 0 then
       -- Other URLs had these bytes: the record says which was the first.
       record = string.sub(record, 1, -2) .. ',"duplicate_seq":' .. redis.call('HGET', job .. ':bodies', ARGV[14]) .. '}'
+    end
+    if ARGV[10] == '2' and string.find(row, MAPPED) then
+      local changed = redis.call('HGET', job .. ':lastmod', n)
+      if changed then record = string.sub(record, 1, -2) .. ',"lastmod_ms":' .. changed .. '}' end
     end
     redis.call('HSET', job .. ':rec:' .. math.floor((seq - 1) / 1000), seq, record)
     answer[2] = seq

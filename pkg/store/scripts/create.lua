@@ -5,7 +5,8 @@
 -- ARGV  1 now ('' = Redis time), 2 id, 3 input digest, 4 nonce of this submission,
 --       5 spec, 6 plan, 7 tags as JSON, 8 max_running, 9 concurrency, 10 max_pages,
 --       11 parallelism, 12 retention ms, 13 time limit ms (0 none), 14 site 1|0,
---       15… dedupe key, url of each input
+--       15 number of sitemaps to begin with, 16… dedupe key, url of each,
+--       then dedupe key, url of each input
 -- Answers {verdict, id, rings…}; verdict is one of
 --       created  stored now, or by this same submission whose answer was lost
 --       replay   stored before from the same input; id is that job's
@@ -43,8 +44,15 @@ local seq = redis.call('HINCRBY', root, 'seq', 1)
 redis.call('HSET', root, 'max_running', ARGV[8])
 redis.call('SET', job .. ':spec', ARGV[5])
 redis.call('SET', job .. ':plan', ARGV[6])
+local maps = tonumber(ARGV[15])
+for i = 1, maps do
+  local key, url = ARGV[14 + 2 * i], ARGV[15 + 2 * i]
+  redis.call('SADD', job .. ':seen', 's' .. key)
+  redis.call('ZADD', job .. ':maps', int(now), 's ' .. i .. ' 0 0 0 0 ' .. url)
+  redis.call('HSET', job .. ':mapurls', i, url)
+end
 local n, rows = 0, {}
-for i = 15, #ARGV, 2 do
+for i = 16 + 2 * maps, #ARGV, 2 do
   if redis.call('SADD', job .. ':seen', ARGV[i]) == 1 then
     n = n + 1
     rows[#rows + 1] = 'p ' .. n .. ' 0 0 0 0 ' .. ARGV[i + 1]
@@ -57,6 +65,7 @@ redis.call('HSET', job, 'state', 'queued', 'stop', '', 'seq', seq, 'digest', ARG
   'concurrency', ARGV[9], 'max_pages', ARGV[10], 'parallelism', ARGV[11], 'retention', ARGV[12],
   'time_limit', ARGV[13], 'site', ARGV[14], 'total', n, 'accepted', 0, 'failed', 0, 'skipped', 0,
   'cancelled', 0, 'records', 0, 'errors', 0, 'bytes', 0, 'seeds_ok', 0, 'gen', 0, 'rings', 0)
+if maps > 0 then redis.call('HSET', job, 'maps', maps) end
 redis.call('ZADD', root .. ':jobs', seq, id)
 if keyed then redis.call('HSET', KEYS[3], 'job', id, 'digest', ARGV[3]) end
 redis.call('ZADD', root .. ':waiting', seq, id)

@@ -12,7 +12,8 @@ local now = clock(ARGV[1])
 local gen = ARGV[3]
 if redis.call('ZREM', job .. ':slices', gen) == 0 then return {0} end
 redis.call('SREM', job .. ':retiring', gen)
-local state = redis.call('HGET', job, 'state')
+local h = redis.call('HMGET', job, 'state', 'maps')
+local state = h[1]
 local rows = redis.call('ZRANGEBYSCORE', job .. ':leased', gen, gen)
 local answer = {#rows}
 if #rows > 0 then
@@ -23,6 +24,12 @@ if #rows > 0 then
   else
     redis.call('LPUSH', job .. ':queued', unpack(rows))
   end
+end
+if h[2] then
+  local maps = redis.call('ZRANGEBYSCORE', job .. ':maps_leased', gen, gen)
+  for _, row in ipairs(maps) do redis.call('ZADD', job .. ':maps', int(now), row) end
+  redis.call('ZREMRANGEBYSCORE', job .. ':maps_leased', gen, gen)
+  answer[1] = answer[1] + #maps
 end
 if state == 'cancelling' then
   if redis.call('EXISTS', job .. ':leased') == 0 then
@@ -37,8 +44,8 @@ elseif state == 'running' then
     redis.call('HDEL', job, 'rest_until')
   end
   for _ = 1, short(now) do ring(answer, id, now) end
-  local first = redis.call('ZRANGE', job .. ':deferred', 0, 0, 'WITHSCORES')
-  if first[2] then wake(tonumber(first[2])) end
+  local at = first_due(h[2], '-inf')
+  if at then wake(at) end
   wake(now + REPEAT) -- should the ring be lost
 end
 return answer

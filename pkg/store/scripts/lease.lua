@@ -1,43 +1,84 @@
 -- lease moves due URLs to a slice, within the job's own concurrency, which is
--- exact across all workers, and within the slice's fair part of it.
+-- exact across all workers, and within the slice's fair part of it. Sitemaps go first,
+-- one a lease and in no more than a quarter of the concurrency, so that they keep no
+-- page waiting for long.
 --
 -- KEYS  1 root, 2 job
 -- ARGV  1 now, 2 id, 3 gen, 4 how many at most, 5 how many the slice knows that it holds
 -- Answers {state, ms until the next deferred URL is due (-1: none is deferred),
---          URLs still queued, {rows}, rings…}; state 'lost' as in renew. When the slice
+--          URLs still queued and sitemaps still due, {rows}, rings…}; state 'lost' as in renew. When the slice
 --          holds more than it knows, because an answer was lost, rows are all it holds
 --# include outbox.lua
 --# include job.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
-local h = redis.call('HMGET', job, 'state', 'concurrency')
+local h = redis.call('HMGET', job, 'state', 'concurrency', 'maps', 'total', 'max_pages')
 if h[1] and terminal(h[1]) then return {h[1], -1, 0, {}} end
 if not redis.call('ZSCORE', job .. ':slices', ARGV[3]) then return {'lost', -1, 0, {}} end
 if h[1] ~= 'running' then return {h[1], -1, 0, {}} end
 local limit = tonumber(h[2])
 local mine = redis.call('ZCOUNT', job .. ':leased', ARGV[3], ARGV[3])
-local n = math.min(tonumber(ARGV[4]), limit - redis.call('ZCARD', job .. ':leased'),
-  math.ceil(limit / math.max(1, live(now))) - mine)
+local all = redis.call('ZCARD', job .. ':leased')
+local mapped = 0 -- sitemaps in flight
+if h[3] then
+  if tonumber(h[4]) >= tonumber(h[5]) then
+    -- Nothing that a sitemap names could be admitted: those that wait are not read.
+    local unread = redis.call('ZCARD', job .. ':maps')
+    if unread > 0 then
+      redis.call('UNLINK', job .. ':maps')
+      redis.call('HINCRBY', job, 'maps_unread', unread)
+      if idle() then
+        local answer = {'', -1, 0, {}}
+        complete(answer, now)
+        answer[1] = redis.call('HGET', job, 'state')
+        return answer
+      end
+    end
+  end
+  mapped = redis.call('ZCARD', job .. ':maps_leased')
+  mine = mine + redis.call('ZCOUNT', job .. ':maps_leased', ARGV[3], ARGV[3])
+  all = all + mapped
+end
+local n = math.min(tonumber(ARGV[4]), limit - all, math.ceil(limit / math.max(1, live(now))) - mine)
 local rows = {}
 if mine > tonumber(ARGV[5]) then
   rows = redis.call('ZRANGEBYSCORE', job .. ':leased', ARGV[3], ARGV[3])
+  if h[3] then
+    for _, row in ipairs(redis.call('ZRANGEBYSCORE', job .. ':maps_leased', ARGV[3], ARGV[3])) do
+      rows[#rows + 1] = row
+    end
+  end
 elseif n > 0 then
-  -- Deferred URLs first: they have waited since they were leased before.
-  rows = redis.call('ZRANGEBYSCORE', job .. ':deferred', '-inf', int(now), 'LIMIT', 0, n)
-  if #rows > 0 then redis.call('ZREM', job .. ':deferred', unpack(rows)) end
-  if #rows < n then
-    local more = redis.call('LPOP', job .. ':queued', n - #rows)
-    if more then for _, row in ipairs(more) do rows[#rows + 1] = row end end
+  local map
+  if h[3] and mapped < math.ceil(limit / 4) then
+    map = redis.call('ZRANGEBYSCORE', job .. ':maps', '-inf', int(now), 'LIMIT', 0, 1)[1]
+    if map then
+      redis.call('ZREM', job .. ':maps', map)
+      redis.call('ZADD', job .. ':maps_leased', ARGV[3], map)
+      redis.call('HDEL', job, 'maps_for')
+      n = n - 1
+    end
   end
-  if #rows > 0 then
-    local add = {}
-    for i, row in ipairs(rows) do add[2 * i - 1], add[2 * i] = ARGV[3], row end
-    redis.call('ZADD', job .. ':leased', unpack(add))
+  if n > 0 then
+    -- Deferred URLs first: they have waited since they were leased before.
+    rows = redis.call('ZRANGEBYSCORE', job .. ':deferred', '-inf', int(now), 'LIMIT', 0, n)
+    if #rows > 0 then redis.call('ZREM', job .. ':deferred', unpack(rows)) end
+    if #rows < n then
+      local more = redis.call('LPOP', job .. ':queued', n - #rows)
+      if more then for _, row in ipairs(more) do rows[#rows + 1] = row end end
+    end
+    if #rows > 0 then
+      local add = {}
+      for i, row in ipairs(rows) do add[2 * i - 1], add[2 * i] = ARGV[3], row end
+      redis.call('ZADD', job .. ':leased', unpack(add))
+    end
   end
+  if map then table.insert(rows, 1, map) end
 end
-local wait, first = -1, redis.call('ZRANGE', job .. ':deferred', 0, 0, 'WITHSCORES')
-if first[2] then wait = math.max(0, tonumber(first[2]) - now) end
+local wait, at = -1, first_due(h[3], '-inf')
+if at then wait = math.max(0, at - now) end
 local left = redis.call('LLEN', job .. ':queued')
+if h[3] then left = left + redis.call('ZCOUNT', job .. ':maps', '-inf', int(now)) end
 local answer = {h[1], wait, left, rows}
 if left > 0 then ring_more(answer, now) end
 return answer

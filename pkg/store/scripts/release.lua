@@ -13,7 +13,17 @@ local state = redis.call('HGET', job, 'state')
 local back, dropped = {}, {}
 for i = 4, #ARGV, 3 do
   local row, delay = ARGV[i], tonumber(ARGV[i + 1])
-  if redis.call('ZSCORE', job .. ':leased', row) == gen then
+  if string.sub(row, 1, 1) == 's' then
+    if redis.call('ZSCORE', job .. ':maps_leased', row) == gen then
+      held = held + 1
+      redis.call('ZREM', job .. ':maps_leased', row)
+      redis.call('ZADD', job .. ':maps', int(now + delay), row)
+      if delay > 0 then
+        redis.call('HSET', job, 'maps_for', ARGV[i + 2])
+        wake(now + delay)
+      end
+    end
+  elseif redis.call('ZSCORE', job .. ':leased', row) == gen then
     held = held + 1
     redis.call('ZREM', job .. ':leased', row)
     if state == 'cancelling' then

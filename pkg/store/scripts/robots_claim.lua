@@ -2,8 +2,7 @@
 -- is, or what is known has aged, one caller of all is told to fetch it.
 --
 -- KEYS  1 robots of the origin
--- ARGV  1 now, 2 the claim: unique to this call, 3 ms that the fetch may take,
---       4 tries after which the origin is given up
+-- ARGV  1 now, 2 the claim: unique to this call, 3 ms that the fetch may take
 -- Answers {verdict, rules, or why there are none, ms, tries}
 --   known        ms: how long the rules hold
 --   fetch        the caller fetches, and tells by robots_learn
@@ -18,16 +17,14 @@ end
 now = tonumber(now)
 local h = redis.call('HMGET', KEYS[1], 'state', 'rules', 'until', 'tries', 'claim', 'claimed_until', 'why')
 local left, tries = tonumber(h[3] or 0) - now, tonumber(h[4] or 0)
-local lost = tries >= tonumber(ARGV[4])
 if h[1] and left > 0 then
   if h[1] == 'known' then return {'known', h[2], left, 0} end
-  if lost then return {'given_up', h[7], left, tries} end
-  return {'unreachable', h[7], left, tries}
+  return {h[1], h[7], left, tries}
 end
 if h[5] and h[5] ~= '' and h[5] ~= ARGV[2] and tonumber(h[6]) > now then
   return {'busy', '', tonumber(h[6]) - now, tries}
 end
-if lost then redis.call('HSET', KEYS[1], 'tries', 0) end
+if h[1] == 'given_up' then redis.call('HSET', KEYS[1], 'tries', 0) end
 redis.call('HSET', KEYS[1], 'claim', ARGV[2], 'claimed_until', string.format('%.0f', now + tonumber(ARGV[3])))
 redis.call('PEXPIRE', KEYS[1], 86400000) -- aged rules may stand in for a day, see robots_learn
 return {'fetch', '', 0, tries}

@@ -17,27 +17,25 @@ now = tonumber(now)
 local DAY, STAND_IN = 86400000, 300000
 local h = redis.call('HMGET', KEYS[1], 'rules', 'learned', 'tries', 'claim', 'state', 'until', 'why')
 
-local function keep(verdict, state, rules, ms, tries)
+local function keep(state, rules, ms, tries)
   redis.call('HSET', KEYS[1], 'state', state, 'until', string.format('%.0f', now + ms), 'tries', tries, 'claim', '')
   redis.call('PEXPIRE', KEYS[1], math.max(DAY, ms))
-  return {verdict, rules, ms, tries}
+  return {state, rules, ms, tries}
 end
 
 if ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'rules', ARGV[3], 'learned', string.format('%.0f', now))
-  return keep('known', 'known', ARGV[3], tonumber(ARGV[4]), 0)
+  return keep('known', ARGV[3], tonumber(ARGV[4]), 0)
 end
-if h[1] and now - tonumber(h[2]) < DAY then return keep('known', 'known', h[1], STAND_IN, 0) end
+if h[1] and now - tonumber(h[2]) < DAY then return keep('known', h[1], STAND_IN, 0) end
 local tries = tonumber(h[3] or 0)
 -- A failure that comes after its claim was over tells nothing that was not told again.
-if h[4] ~= ARGV[2] and h[5] == 'unreachable' and tonumber(h[6]) > now then
-  local verdict = 'unreachable'
-  if tries >= tonumber(ARGV[5]) then verdict = 'given_up' end
-  return {verdict, h[7], tonumber(h[6]) - now, tries}
+if h[4] ~= ARGV[2] and h[5] and h[5] ~= 'known' and tonumber(h[6]) > now then
+  return {h[5], h[7], tonumber(h[6]) - now, tries}
 end
 tries = tries + 1
 redis.call('HSET', KEYS[1], 'why', ARGV[8])
-if tries >= tonumber(ARGV[5]) then return keep('given_up', 'unreachable', ARGV[8], tonumber(ARGV[6]), tries) end
+if tries >= tonumber(ARGV[5]) then return keep('given_up', ARGV[8], tonumber(ARGV[6]), tries) end
 local wait = tonumber(ARGV[4])
 for _ = 2, tries do wait = wait * 3 end
-return keep('unreachable', 'unreachable', ARGV[8], math.max(wait, tonumber(ARGV[7])), tries)
+return keep('unreachable', ARGV[8], math.max(wait, tonumber(ARGV[7])), tries)

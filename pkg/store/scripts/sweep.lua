@@ -39,10 +39,28 @@ local function bury(gen)
   return #rows < BATCH
 end
 
+-- bury_maps gives back the sitemaps of a dead slice, which are no more than the job's
+-- concurrency. One that takes its worker with it each time is dropped.
+local function bury_maps(gen)
+  for _, row in ipairs(redis.call('ZRANGEBYSCORE', job .. ':maps_leased', gen, gen)) do
+    redis.call('ZREM', job .. ':maps_leased', row)
+    local kind, n, depth, parent, attempt, hops, rest = split(row)
+    attempt = tonumber(attempt) + 1
+    if attempt >= MAX_LOST then
+      redis.call('HINCRBY', job, 'maps_failed', 1)
+      redis.call('SETBIT', job .. ':maps_done', n, 1)
+    else
+      redis.call('ZADD', job .. ':maps', int(now),
+        table.concat({kind, n, depth, parent, attempt, hops, rest}, ' '))
+    end
+    back = back + 1
+  end
+end
+
 -- heal does what the job needs now and answers when it needs attention next;
 -- nil when never.
 local function heal()
-  local h = redis.call('HMGET', job, 'state', 'expires', 'cancel_at', 'deadline', 'stop', 'rest_until')
+  local h = redis.call('HMGET', job, 'state', 'expires', 'cancel_at', 'deadline', 'stop', 'rest_until', 'maps')
   local state = h[1]
   if not state then return nil end
   if terminal(state) then
@@ -64,6 +82,7 @@ local function heal()
   end
   for _, gen in ipairs(redis.call('ZRANGEBYSCORE', job .. ':slices', '-inf', int(now))) do
     if not bury(gen) then return now end
+    if h[7] then bury_maps(gen) end
     redis.call('ZREM', job .. ':slices', gen)
     redis.call('SREM', job .. ':retiring', gen)
     dead = dead + 1
@@ -99,8 +118,7 @@ local function heal()
       by(now + REPEAT)
     end
   end
-  local first = redis.call('ZRANGEBYSCORE', job .. ':deferred', '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  by(first[2] and tonumber(first[2]))
+  by(first_due(h[7], '(' .. int(now)))
   return next
 end
 

@@ -9,6 +9,11 @@
 --   job:queued LIST, job:leased ZSET (score: the slice that holds it),
 --   job:deferred ZSET (score: when it is due).
 -- Rows are "kind n depth parent attempt hops url [fetch_url]".
+-- Sitemaps have numbers and containers of their own, so that no count of pages knows of
+-- them: job:maps ZSET (score: when it is due), job:maps_leased ZSET (score: the slice).
+-- The job's hash has "maps", the number of them ever admitted, only if there was one.
+-- Whoever leads a page's ancestry is a record, by its number, or a sitemap, by its number
+-- behind MAP_PARENT.
 local root, id, job = KEYS[1], '', ''
 
 local LEASE = 12000       -- ms a slice lives without renewal; renewed every 3 s
@@ -16,6 +21,7 @@ local GRACE = 4000        -- ms that a cancelled job's requests have to be given
 local KEY_MEMORY = 2592000000 -- ms (30 days) an idempotency key outlives the job
 local MAX_LOST = 5        -- lost workers after which the page is to blame
 local REPEAT = 5000       -- ms after which a ring that no slice answered is made again
+local MAP_PARENT = 1000000000000 -- above it a parent is a sitemap and no record
 
 -- clock answers the time in ms. Redis is the only clock; a test passes its own.
 local function clock(arg)
@@ -57,7 +63,8 @@ end
 
 -- idle reports whether the job holds no URL of any kind that could still admit one.
 local function idle()
-  return redis.call('EXISTS', job .. ':queued', job .. ':leased', job .. ':deferred') == 0
+  return redis.call('EXISTS', job .. ':queued', job .. ':leased', job .. ':deferred', job .. ':maps',
+    job .. ':maps_leased') == 0
 end
 
 -- finish ends the job. Nothing of it changes afterwards; what only a running job
@@ -67,9 +74,10 @@ local function finish(rings, now, state, stop)
   local expires = now + tonumber(h[1])
   redis.call('HSET', job, 'state', state, 'stop', stop, 'ended', int(now), 'expires', int(expires))
   redis.call('UNLINK', job .. ':seen', job .. ':refseen', job .. ':claims', job .. ':moved', job .. ':retiring',
-    job .. ':patterns', job .. ':bodies')
+    job .. ':patterns', job .. ':bodies', job .. ':lastmod')
   -- Kept for a moment, so that the commit that ended the job, sent twice, is known.
   redis.call('PEXPIRE', job .. ':done', LEASE)
+  redis.call('PEXPIRE', job .. ':maps_done', LEASE)
   redis.call('PEXPIRE', job .. ':slices', LEASE)
   redis.call('ZADD', root .. ':due', int(expires), id)
   if h[2] and h[2] ~= '' then redis.call('PEXPIRE', h[2], int(tonumber(h[1]) + KEY_MEMORY)) end
@@ -81,20 +89,22 @@ end
 
 -- complete ends a job that has nothing left, with the state that its counts say.
 local function complete(rings, now)
-  local h = redis.call('HMGET', job, 'failed', 'site', 'seeds_ok', 'r:page_limit', 'blame')
+  local h = redis.call('HMGET', job, 'failed', 'site', 'seeds_ok', 'r:page_limit', 'blame', 'maps_unread')
   if h[2] == '1' and tonumber(h[3]) == 0 then
     redis.call('HSET', job, 'error', h[5] or '')
     return finish(rings, now, 'failed', 'seed_failed')
   end
   local stop = 'frontier_empty'
-  if h[4] then stop = 'page_limit' end
+  if h[4] or h[6] then stop = 'page_limit' end
   local state = 'completed'
   if tonumber(h[1]) > 0 then state = 'completed_with_errors' end
   finish(rings, now, state, stop)
 end
 
 -- park moves what waits into its place among the cancelled: O(1), whatever its size.
+-- Sitemaps are dropped, those in flight too: there is nothing of them to be told.
 local function park()
+  redis.call('UNLINK', job .. ':maps', job .. ':maps_leased')
   local n = 0
   for _, c in ipairs({'queued', 'deferred'}) do
     local from, to = job .. ':' .. c, job .. ':cancelled_' .. c
@@ -126,6 +136,18 @@ end
 -- fields of a row; the last is the rest, url and fetch_url.
 local function split(row) return string.match(row, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (.+)$') end
 
+-- first_due answers when the first of what is deferred is due, at the given score or
+-- later; nil when nothing is. maps says whether the job has sitemaps.
+local function first_due(maps, from)
+  local at = redis.call('ZRANGEBYSCORE', job .. ':deferred', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  at = at and tonumber(at)
+  if maps then
+    local map = redis.call('ZRANGEBYSCORE', job .. ':maps', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if map and not (at and at < tonumber(map)) then at = tonumber(map) end
+  end
+  return at
+end
+
 -- live answers how many slices take URLs now. One that retires only ends what it has
 -- in flight, and its place is free.
 local function live(now)
@@ -136,9 +158,10 @@ end
 -- short answers how many slices more than now the job could use: none while it
 -- rests, because all that its last slice found was a host that takes no request yet.
 local function short(now)
-  local h = redis.call('HMGET', job, 'parallelism', 'rest_until')
+  local h = redis.call('HMGET', job, 'parallelism', 'rest_until', 'maps')
   if h[2] and now < tonumber(h[2]) then return 0 end
   local due = redis.call('LLEN', job .. ':queued') + redis.call('ZCOUNT', job .. ':deferred', '-inf', int(now))
+  if h[3] then due = due + redis.call('ZCOUNT', job .. ':maps', '-inf', int(now)) end
   if due == 0 then return 0 end
   return math.min(tonumber(h[1]), math.ceil(due / 64)) - live(now)
 end

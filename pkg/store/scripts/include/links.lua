@@ -2,8 +2,9 @@
 -- frontier, the others are counted as refused. They stand in ARGV from at: the keys of the
 -- links that may be admitted, their urls, then key, reason, url of each that was refused, then
 -- index, pattern of each that belongs to a pattern, then reason, count of links that are
--- no URLs. Answers how many were admitted, and the job's total then.
-local function admit(at, links, refusals, patterned, depth, parent, state, total, max)
+-- no URLs. stamps, if given, has by the index of a link when its page was last changed,
+-- in ms. Answers how many were admitted, and the job's total then.
+local function admit(at, links, refusals, patterned, depth, parent, state, total, max, stamps)
   local budget = math.min(math.max(math.floor(max / 4), 20), 10000, max) -- as crawl.Plan.PatternBudget
   local admitted = 0
   local late = {} -- links that the job has no room for: key, reason, url
@@ -29,6 +30,7 @@ local function admit(at, links, refusals, patterned, depth, parent, state, total
           admitted = admitted + 1
           fresh[admitted] = key
           rows[admitted] = 'p ' .. total .. tail .. url
+          if stamps and stamps[i] then redis.call('HSET', job .. ':lastmod', total, stamps[i]) end
         end
       end
     end

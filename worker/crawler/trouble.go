@@ -1,0 +1,58 @@
+package crawler
+
+import (
+	"sync"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+)
+
+const (
+	// troubleFrom is how many failures in a row of one host slow it down: two may be two
+	// pages.
+	troubleFrom = 3
+	// troubleFirst is the first pause; each further failure doubles it, up to troubleMost.
+	troubleFirst = time.Second
+	troubleMost  = time.Minute
+	// troubleHosts bounds the hosts that are remembered.
+	troubleHosts = 10_000
+)
+
+// trouble counts, for each host, the failures in a row that say the host itself can take
+// no more: nothing came in time, or nothing at all. A site that is going under is not
+// helped by being asked at the pace of one that is well, and its own Retry-After, which
+// it may be too busy to send, is not waited for.
+type trouble struct {
+	mu    sync.Mutex
+	inRow map[string]int
+}
+
+func newTrouble() *trouble { return &trouble{inRow: map[string]int{}} }
+
+// failed answers for how long the host is to be left alone after another failure.
+func (t *trouble) failed(host string, code crawl.Code) time.Duration {
+	switch code {
+	case crawl.CodeTimeout, crawl.CodeConnection, crawl.HTTPCode(503), crawl.HTTPCode(429):
+	default:
+		t.worked(host) // it answers
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.inRow) >= troubleHosts {
+		clear(t.inRow)
+	}
+	t.inRow[host]++
+	over := t.inRow[host] - troubleFrom
+	if over < 0 {
+		return 0
+	}
+	return min(troubleFirst<<min(over, 10), troubleMost)
+}
+
+// worked says that the host answered.
+func (t *trouble) worked(host string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.inRow, host)
+}
