@@ -4,7 +4,7 @@
 // API stand on.
 //
 // The store in memory is a miniredis: complete, but for one process, some thousand pages a
-// second, and forgotten when it stops.
+// second, and forgotten when it stops. Nothing outside of the process can reach it.
 package allinone
 
 import (
@@ -128,16 +128,16 @@ func (p *Process) Start(ctx context.Context) error {
 }
 
 func (p *Process) start(ctx context.Context) error {
-	url := p.o.RedisURL
+	var (
+		url  = p.o.RedisURL
+		dial redisconn.Dialer
+	)
 	if url == "" {
-		m, err := startMemory()
-		if err != nil {
-			return err
-		}
+		m := startMemory()
 		p.push("store in memory", func(context.Context) error { m.stop(); return nil })
-		url = m.url()
+		url, dial = memoryURL, m.dial
 	}
-	rdb, err := redisconn.Open(url, redisconn.Options{Name: "trawl-all"})
+	rdb, err := redisconn.Open(url, redisconn.Options{Name: "trawl-all", Dial: dial})
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (p *Process) start(ctx context.Context) error {
 		bell = queue.NewDoorbell(rdb)
 	)
 	w, err := crawler.NewProcess(crawler.ProcessOptions{
-		RedisURL: url,
+		RedisURL: url, RedisDial: dial,
 		Fetch: fetch.Options{
 			Dial: netguard.New(p.o.Private).DialContext, UserAgent: p.o.UserAgent, MaxConnsPerHost: p.o.Concurrency,
 		},

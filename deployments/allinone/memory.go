@@ -1,9 +1,9 @@
 package allinone
 
 import (
-	"crypto/rand"
-	"fmt"
-	"net/url"
+	"context"
+	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -14,23 +14,41 @@ import (
 // memory hangs on it: what must end in time ends by the store's own clock.
 const tick = time.Second
 
-// memory is a store in this process. It listens on loopback behind a password of its
-// own, for other users of the machine reach that too.
+// memoryURL stands for the store in memory where a URL of Redis is asked for. Its host is
+// not looked up: [memory.dial] opens the connections.
+const memoryURL = "redis://memory"
+
+// memory is a store in this process. It listens nowhere, and so needs no password: a
+// miniredis takes what it is sent on trust, and five bytes of any user of the machine,
+// sent before an AUTH, would end the process.
 type memory struct {
-	server   *miniredis.Miniredis
-	password string
-	quit     chan struct{}
-	done     sync.WaitGroup
+	server *miniredis.Miniredis
+	quit   chan struct{}
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	stopped bool
 }
 
-func startMemory() (*memory, error) {
-	m := &memory{server: miniredis.NewMiniRedis(), password: rand.Text(), quit: make(chan struct{})}
-	m.server.RequireAuth(m.password)
-	if err := m.server.Start(); err != nil {
-		return nil, fmt.Errorf("start the store in memory: %w", err)
-	}
+func startMemory() *memory {
+	m := &memory{server: miniredis.NewMiniRedis(), quit: make(chan struct{})}
 	m.done.Go(m.age)
-	return m, nil
+	return m
+}
+
+// dial opens a connection; it is a Dial of redisconn.Options. A store that was stopped
+// refuses, for miniredis would begin again.
+func (m *memory) dial(context.Context, string, string) (net.Conn, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return nil, errors.New("the store in memory has stopped")
+	}
+	conn, err := m.server.Dial()
+	if err != nil {
+		return nil, err
+	}
+	return newLink(conn), nil
 }
 
 // age lets keys expire. miniredis could do it at every command, but then sorts all keys
@@ -49,13 +67,11 @@ func (m *memory) age() {
 	}
 }
 
-func (m *memory) url() string {
-	u := url.URL{Scheme: "redis", User: url.UserPassword("", m.password), Host: m.server.Addr()}
-	return u.String()
-}
-
 // stop ends the server and forgets everything.
 func (m *memory) stop() {
+	m.mu.Lock()
+	m.stopped = true
+	m.mu.Unlock()
 	close(m.quit)
 	m.done.Wait()
 	m.server.Close()

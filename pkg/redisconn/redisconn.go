@@ -6,6 +6,7 @@ package redisconn
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/url"
@@ -57,7 +58,14 @@ type Options struct {
 	MaxRetries int
 	// Hooks are added to the client in order, the first outermost.
 	Hooks []redis.Hook
+	// Dial opens the connections in place of the network, for a server in this process
+	// or a way of its own to one; TLS is then its business. Nil dials what the URL names.
+	Dial Dialer
 }
+
+// Dialer opens a connection to a server of a URL: network is tcp or unix, address the
+// host:port or the path of the socket. It is bounded by ctx.
+type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Open returns a client for the Redis that rawURL names. It does not connect:
 // a server that is down is no fault of the URL. The forms are
@@ -106,6 +114,7 @@ func (t target) options(o Options) *redis.UniversalOptions {
 		SentinelUsername: t.sentinelUser,
 		SentinelPassword: t.sentinelSecret,
 		MasterName:       t.master,
+		Dialer:           o.Dial,
 		IsClusterMode:    t.cluster,
 
 		DialTimeout: dialTimeout,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,45 @@ func TestOpen(t *testing.T) {
 	}
 	if hooked.n == 0 {
 		t.Error("the hook was not called")
+	}
+}
+
+// A dial of one's own opens every connection, in each form of the URL.
+func TestDial(t *testing.T) {
+	t.Parallel()
+	m := miniredis.NewMiniRedis() // it listens nowhere
+	t.Cleanup(m.Close)
+	for url, want := range map[string]string{
+		"redis://memory": "tcp memory:6379", "rediss://memory:1": "tcp memory:1", "unix:///no/such": "unix /no/such",
+	} {
+		t.Run(url, func(t *testing.T) {
+			t.Parallel()
+			var asked string
+			c, err := Open(url, Options{Dial: func(_ context.Context, network, address string) (net.Conn, error) {
+				asked = network + " " + address
+				return m.Dial()
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Ping(t.Context()).Err(); err != nil || asked != want {
+				t.Errorf("%v; dialled %q, want %q", err, asked, want)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	broken := errors.New("no way")
+	c, err := Open("redis://memory", Options{Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, broken
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.Ping(t.Context()).Err(); !errors.Is(err, broken) {
+		t.Errorf("a dial that fails: %v", err)
 	}
 }
 
