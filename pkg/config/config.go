@@ -83,8 +83,8 @@ type Crawling struct {
 }
 
 // Attrs returns the settings for a log line at the start, by the names of their
-// variables and without secrets: of keys their number, of a Redis URL all but
-// its userinfo.
+// variables and without secrets: of keys their number, of a Redis URL its
+// scheme, hosts and path.
 func (c API) Attrs() []slog.Attr { return attrs(c) }
 
 // Attrs is as [API.Attrs].

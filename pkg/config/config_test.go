@@ -289,6 +289,39 @@ func TestPrintableFormHoldsNoSecret(t *testing.T) {
 	}
 }
 
+// Of the URL of a Redis a log shows nothing that may be a password, however it is written.
+func TestRedisURLIsRedacted(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ url, want string }{
+		{"redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"},
+		{"redis://:s3cret@h:1/0", "redis://***@h:1/0"},
+		{"rediss://u:s3@cr/et@h", "rediss://***@h"},
+		{"unix://u:s3cret@/run/redis.sock?db=1", "unix://***@/run/redis.sock?…"},
+		{"redis-sentinel://:x@h/m?sentinel_password=s3cret", "redis-sentinel://***@h/m?…"},
+		{"redis-sentinel://h/m?sentinel_user=s3&sentinel_password=cret", "redis-sentinel://h/m?…"},
+		{"redis-sentinel://:x@h/m?sentinel_password=s3@cret", "redis-sentinel://***"},
+		{"redis-cluster://:s3?cret@h,i", "redis-cluster://***"},
+		{"redis://:s3#cret@h", "redis://***"},
+		{"redis://h#s3cret", "redis://h#…"},
+		{":s3cret@host", "***"},
+		{"redis:s3cret", "***"},
+		{"s3cret", "***"},
+		{"s3://cret@h", "***"},
+	} {
+		c, err := config.LoadWorker(nil, []string{"TRAWL_REDIS_URL=" + tt.url}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := map[string]string{}
+		for _, a := range c.Attrs() {
+			shown[a.Key] = a.Value.String()
+		}
+		if got := shown["TRAWL_REDIS_URL"]; got != tt.want {
+			t.Errorf("%s is shown as %q, want %q", tt.url, got, tt.want)
+		}
+	}
+}
+
 func TestKeysAreCounted(t *testing.T) {
 	t.Parallel()
 	for want, keys := range map[string]config.Keys{

@@ -414,20 +414,38 @@ func attrs(c any) []slog.Attr {
 	for _, s := range settingsOf(v.Type()) {
 		value := v.FieldByIndex(s.field).Interface()
 		if text, ok := value.(string); ok && s.has("secret") {
-			value = withoutUserinfo(text)
+			value = redacted(text)
 		}
 		all = append(all, slog.String(variable(s.name), fmt.Sprint(value)))
 	}
 	return all
 }
 
-// withoutUserinfo replaces what stands between :// and the last @. A password
-// may hold any character, also the ones that end an authority when they are not
-// escaped, so the last @ of all is what counts.
-func withoutUserinfo(s string) string {
-	scheme, rest, isURL := strings.Cut(s, "://")
-	if i := strings.LastIndexByte(rest, '@'); isURL && i >= 0 {
-		return scheme + "://***" + rest[i:]
+// redactable are the schemes of a URL that can be shown in part.
+var redactable = []string{"redis", "rediss", "unix", "redis-sentinel", "redis-cluster"}
+
+// redacted is what may be shown of the URL of a Redis: the scheme, the hosts and the
+// path. A password may hold any character, also the ones that end an authority when they
+// are not escaped, so the last @ of all ends it; parameters may be passwords too. Where
+// the two cannot be told apart, and of what is no such URL, nothing is shown: it may be
+// the password alone.
+func redacted(s string) string {
+	if s == "" {
+		return ""
 	}
-	return s
+	scheme, rest, isURL := strings.Cut(s, "://")
+	if !isURL || !slices.Contains(redactable, scheme) {
+		return "***"
+	}
+	at, query := strings.LastIndexByte(rest, '@'), strings.IndexAny(rest, "?#")
+	if query >= 0 {
+		if at > query {
+			return scheme + "://***"
+		}
+		rest = rest[:query+1] + "…"
+	}
+	if at >= 0 {
+		rest = "***" + rest[at:]
+	}
+	return scheme + "://" + rest
 }
