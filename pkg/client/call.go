@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -16,7 +17,8 @@ import (
 
 const (
 	// tryTimeout bounds one try of a call, from the dial to the last byte of the answer,
-	// so that an answer that stalls is asked for again. Downloads have no such bound.
+	// so that an answer that stalls is asked for again. It bounds a download until that
+	// begins, and all of a refusal of one.
 	tryTimeout = time.Minute
 
 	// The pause before the n-th repetition is a random part of firstPause × 2ⁿ⁻¹, at most
@@ -39,7 +41,7 @@ type request struct {
 	query  url.Values
 	key    string // Idempotency-Key, "" for none
 	body   []byte // JSON, nil for none
-	stream bool   // the body of the answer is read after the call
+	stream bool   // the body of an answer of success is read after the call
 
 	// lost is set when a try failed that the service may have done all the same.
 	lost bool
@@ -77,38 +79,58 @@ func (c *Client) do(ctx context.Context, q *request, read func(*http.Response) e
 	}
 }
 
-// try makes a call once.
-func (c *Client) try(ctx context.Context, q *request, read func(*http.Response) error) (err error) {
-	bounded, cancel := ctx, func() {}
-	if !q.stream {
-		bounded, cancel = context.WithTimeout(ctx, tryTimeout)
-	}
-	defer func() {
-		if lost := (*transportError)(nil); errors.As(err, &lost) && bounded.Err() != nil && ctx.Err() == nil {
-			lost.text += fmt.Sprintf(" within %v", tryTimeout) // or it would look like the caller's deadline
+// try makes a call once. Who streams closes the body of an answer of success.
+func (c *Client) try(ctx context.Context, q *request, read func(*http.Response) error) error {
+	bounded, cancel := context.WithCancelCause(ctx)
+	bound := time.AfterFunc(tryTimeout, func() { cancel(context.DeadlineExceeded) })
+	body := &releasing{ReadCloser: http.NoBody, release: func() { cancel(nil) }}
+	err := c.ask(bounded, q, func(resp *http.Response) error {
+		body.ReadCloser, resp.Body = resp.Body, body
+		if err := c.refusal(resp); err != nil {
+			return err
 		}
-		cancel()
-	}()
-	r, err := c.newRequest(bounded, q)
+		return read(resp)
+	})
+	inTime := bound.Stop()
+	if q.stream && err == nil {
+		if inTime {
+			return nil
+		}
+		err = c.lost("no answer from "+c.base, context.DeadlineExceeded) // the bound met the download as it began
+	}
+	_ = body.Close() // what was needed of it is read
+	if lost := (*transportError)(nil); errors.As(err, &lost) && !inTime && ctx.Err() == nil {
+		lost.text += fmt.Sprintf(" within %v", tryTimeout) // or it would look like the caller's deadline
+	}
+	return err
+}
+
+// ask sends a request and hands the answer, whatever it says, to read.
+func (c *Client) ask(ctx context.Context, q *request, read func(*http.Response) error) error {
+	r, err := c.newRequest(ctx, q)
 	if err != nil {
 		return err
 	}
-	resp, err := c.http.Do(r)
+	resp, err := c.http.Do(r) //nolint:bodyclose // try closes it, or who streams
 	if err != nil {
 		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 			err = wrapped.Err // it repeats what the call and base say already
 		}
 		return c.lost("no answer from "+c.base, err)
 	}
-	defer func() {
-		if err != nil || !q.stream {
-			resp.Body.Close()
-		}
-	}()
-	if err := c.refusal(resp); err != nil {
-		return err
-	}
 	return read(resp)
+}
+
+// releasing is the body of an answer that frees the context of its request when it is closed.
+type releasing struct {
+	io.ReadCloser
+	release func()
+}
+
+// Close implements io.Closer.
+func (r *releasing) Close() error {
+	defer r.release()
+	return r.ReadCloser.Close()
 }
 
 func (c *Client) newRequest(ctx context.Context, q *request) (*http.Request, error) {
@@ -233,12 +255,14 @@ type patience struct{ next, longest time.Duration }
 func (p *patience) reset() { p.next = 0 }
 
 // pause waits for the next look, at least as long as the service asked for with err,
-// which is nil when the look before succeeded. It returns the error of ctx when that ended.
+// which is nil when the look before succeeded, but no longer than [longestWait]: what a
+// proxy says of its next hour is not known of the service. It returns the error of ctx
+// when that ended.
 func (p *patience) pause(ctx context.Context, err error) error {
 	p.next = min(cmp.Or(p.longest, longestLook), max(firstLook, p.next+p.next/2))
 	// Up to a fifth more or less, so that many that wait do not ask in step.
 	d := p.next*4/5 + rand.N(p.next*2/5)
-	pause(ctx, max(d, retryAfter(err)))
+	pause(ctx, max(d, min(retryAfter(err), longestWait)))
 	if ctx.Err() != nil {
 		return interrupted(ctx, err)
 	}

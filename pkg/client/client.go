@@ -146,7 +146,22 @@ func checkBase(base string) (string, error) {
 	case strings.ContainsAny(base, "?#"):
 		return fault("%q has a query or a fragment; leave out what begins at ? or #", base)
 	}
-	return strings.TrimRight(u.String(), "/"), nil
+	root := strings.TrimRight(u.String(), "/")
+	if rest, ok := withoutVersion(root); ok {
+		return fault("%q ends in the path of its calls; leave /v1 out: %q", base, rest)
+	}
+	return root, nil
+}
+
+// withoutVersion returns what stands before the path of the API that a base ends in, and
+// false where it ends in none: with it every call would be answered 404.
+func withoutVersion(base string) (string, bool) {
+	for _, path := range []string{"/v1", jobsPath} {
+		if rest, ok := strings.CutSuffix(base, path); ok {
+			return rest, true
+		}
+	}
+	return base, false
 }
 
 // checkKey says what is wrong with a key, without showing it.

@@ -18,6 +18,8 @@ type reading struct {
 	cursor string
 	size   int
 	look   time.Duration // longest pause between two looks at what is followed
+	// ended reports whether nothing can be added any more; nil when that is never asked.
+	ended func(context.Context) (bool, error)
 }
 
 // Follow goes on until the job has ended and all is read, waiting for what is still to
@@ -34,9 +36,23 @@ func PageSize(n int) ReadOption { return func(r *reading) { r.size = n } }
 // are there now, or with [Follow] all that will be. An error is the last that it yields,
 // with a zero Record. Each range over it begins anew.
 func (c *Client) Records(ctx context.Context, id string, options ...ReadOption) iter.Seq2[Record, error] {
-	return walk(ctx, c.readingOf(recordsOf, id, options), func(cursor string, limit int) (*Page[Record], error) {
+	r := c.readingOf(recordsOf, id, options)
+	all := walk(ctx, r, func(cursor string, limit int) (*Page[Record], error) {
 		return c.RecordPage(ctx, id, cursor, limit)
 	})
+	return func(yield func(Record, error) bool) {
+		var last int64
+		for record, err := range all {
+			if err == nil && record.Seq <= last {
+				yield(Record{}, fmt.Errorf("%s: record %d comes behind record %d; %s", r.call, record.Seq, last, report))
+				return
+			}
+			last = record.Seq
+			if !yield(record, err) {
+				return
+			}
+		}
+	}
 }
 
 // Errors walks the pages of a job that failed, as [Client.Records] does.
@@ -64,7 +80,10 @@ const (
 )
 
 func (c *Client) readingOf(verb, id string, options []ReadOption) reading {
-	r := reading{call: aboutJob(verb, id), look: c.look}
+	r := reading{call: aboutJob(verb, id), look: c.look, ended: func(ctx context.Context) (bool, error) {
+		job, err := c.Job(ctx, id)
+		return err == nil && job.State.Terminal(), err
+	}}
 	for _, option := range options {
 		option(&r)
 	}
@@ -126,7 +145,26 @@ type walker struct {
 	reading
 	patience patience
 	done     bool
+
+	// Cursors that were met before are found by Brent's algorithm: mark is the one that
+	// step power was at, and each power is twice the one before. That finds a circle of any
+	// length within three rounds, and keeps one cursor of a list of millions.
+	mark        string
+	step, power int
+
+	empty int  // pages without entries in a row
+	idle  int  // those of them that had no more to come at once
+	over  bool // the job had ended, some empty pages ago
 }
+
+const (
+	// report ends what is said of a service that would be walked without end.
+	report = "report this to whoever runs the service"
+
+	// maxIdle is after how many looks in vain in a row the job is asked whether more can
+	// come at all: with the longest pauses twenty seconds.
+	maxIdle = 10
+)
 
 // outage waits for what may pass, when the list is followed, and returns err otherwise.
 func (w *walker) outage(ctx context.Context, err error) error {
@@ -139,23 +177,66 @@ func (w *walker) outage(ctx context.Context, err error) error {
 	return nil
 }
 
-// advance goes on behind a page of n entries that was read: at once when there is more, and
-// in a while when more may come. Without [Follow] what is not there yet is not waited for.
+// advance goes on behind a page of n entries that was read: when there is more at once,
+// or nearly so, and in a while when more may come. Without [Follow] what is not there yet
+// is not waited for.
 func (w *walker) advance(ctx context.Context, next string, more bool, n int) error {
-	switch {
-	case next == "" || !more && !w.follow:
+	if next == "" || !more && !w.follow {
 		w.done = true
 		return nil
-	case more && next == w.cursor:
-		return errors.New("the service says that there is more, and points at the page that it gave; " +
-			"report this to whoever runs it")
 	}
-	w.cursor = next
-	if n > 0 {
+	if w.empty++; n > 0 {
+		w.empty, w.idle, w.over = 0, 0, false
 		w.patience.reset()
 	}
-	if more {
+	if more || n > 0 || next != w.cursor {
+		if err := w.move(next); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !more:
+		if err := w.doubt(ctx); err != nil {
+			return err
+		}
+		return w.patience.pause(ctx, nil)
+	case w.empty > 1:
+		// A filter may have nothing for long, but a service that never has must not be
+		// asked without a break.
+		return (&patience{longest: firstLook}).pause(ctx, nil)
+	}
+	return nil
+}
+
+// move goes on to a cursor, which is never one that was behind it.
+func (w *walker) move(next string) error {
+	if next == w.cursor || next == w.mark {
+		return errors.New("the service points at a page that it gave before; " + report)
+	}
+	if w.cursor = next; w.step == w.power {
+		w.mark, w.step, w.power = next, 0, max(1, 2*w.power)
+	}
+	w.step++
+	return nil
+}
+
+// doubt asks, after many empty pages, whether more can come. A job that ended between the
+// page and the look has the rest of its list on the next pages: only when that many again
+// are empty is the end of the list missing.
+func (w *walker) doubt(ctx context.Context) error {
+	if w.ended == nil || w.empty == 0 {
 		return nil
 	}
-	return w.patience.pause(ctx, nil)
+	if w.idle++; w.idle%maxIdle > 0 {
+		return nil
+	}
+	over, err := w.ended(ctx)
+	switch {
+	case err != nil && (ctx.Err() != nil || !temporary(err)):
+		return err
+	case over && w.over:
+		return errors.New("the job has ended, but the service never says that the list has; " + report)
+	}
+	w.over = over
+	return nil
 }

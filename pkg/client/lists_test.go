@@ -24,6 +24,9 @@ func (p pages) serve(t testing.TB) (*service, *client.Client) {
 	t.Helper()
 	asked := map[string]int{}
 	return newServiceFunc(t, func(_ int, r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/j1") {
+			return ok(aJob).response()
+		}
 		cursor := r.URL.Query().Get("cursor")
 		all := p[cursor]
 		if len(all) == 0 {
@@ -113,7 +116,7 @@ func TestFollowPauses(t *testing.T) {
 		if err := drain(c.Records(t.Context(), "j1", client.Follow())); err != nil {
 			t.Fatal(err)
 		}
-		all := gaps(s)
+		all := slices.DeleteFunc(gaps(s), func(d time.Duration) bool { return d == 0 }) // before looks at the job
 		if all[0] > 130*time.Millisecond || all[11] < 1500*time.Millisecond || all[11] > 2500*time.Millisecond {
 			t.Errorf("pauses %v", all)
 		}
@@ -180,10 +183,125 @@ func TestWalkEnds(t *testing.T) {
 	if want := []string{"1 false", "0 true"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+}
 
-	_, c = pages{"": {seqs("a", true, 1)}, "a": {seqs("a", true)}}.serve(t)
-	if err := drain(c.Records(t.Context(), "j1")); err == nil || !strings.Contains(err.Error(), "points at the page") {
-		t.Errorf("a service that turns in circles: %v", err)
+// No service, however broken, is walked without end or without a break.
+func TestEndlessWalks(t *testing.T) {
+	t.Parallel()
+	const circle, order = "points at a page that it gave before", "comes behind record"
+	follow := []client.ReadOption{client.Follow()}
+	for name, tt := range map[string]struct {
+		pages   pages
+		options []client.ReadOption
+		says    string
+		within  time.Duration
+	}{
+		"the same page":            {pages{"": {seqs("a", true, 1)}, "a": {seqs("a", true)}}, nil, circle, 0},
+		"a circle":                 {pages{"": {seqs("a", true)}, "a": {seqs("b", true)}, "b": {seqs("a", true)}}, nil, circle, time.Second},
+		"a circle while it runs":   {pages{"": {seqs("a", false)}, "a": {seqs("b", false)}, "b": {seqs("a", false)}}, follow, circle, 3 * time.Second},
+		"the same record":          {pages{"": {seqs("a", true, 1)}, "a": {seqs("b", true, 1)}}, nil, order, 0},
+		"an earlier record":        {pages{"": {seqs("a", true, 3, 2)}}, nil, order, 0},
+		"a record without number":  {pages{"": {seqs("", false, 0)}}, nil, order, 0},
+		"entries, and no way on":   {pages{"a": {seqs("a", false, 1)}}, append(follow, client.From("a")), circle, 0},
+		"entries again, and no on": {pages{"": {seqs("a", false, 1)}, "a": {seqs("a", false, 2)}}, follow, circle, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, c := tt.pages.serve(t)
+				begin := time.Now()
+				err := drain(c.Records(t.Context(), "j1", tt.options...))
+				if err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "report this") ||
+					!strings.HasPrefix(err.Error(), "read records of job j1: ") || time.Since(begin) > tt.within {
+					t.Errorf("%v after %v", err, time.Since(begin))
+				}
+			})
+		})
+	}
+}
+
+// Cursors that are met again are found in circles of any length, behind a way of any length.
+func TestLongCircles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for way := range 20 {
+			for circle := 1; circle < 20; circle++ {
+				s, c := newServiceFunc(t, func(n int, _ *http.Request) (*http.Response, error) {
+					if n > way {
+						n = way + (n-way)%circle
+					}
+					return ok(fmt.Sprintf(`{"items":[{"url":"u"}],"next_cursor":"c%d","has_more":true}`, n)).response()
+				})
+				err := drain(c.Errors(t.Context(), "j1"))
+				if err == nil || !strings.Contains(err.Error(), "gave before") || len(s.got()) > 3*(way+circle)+1 {
+					t.Fatalf("%v after %d requests for a circle of %d behind %d", err, len(s.got()), circle, way)
+				}
+			}
+		}
+	})
+}
+
+// Pages that are empty though there is more are asked for with breaks, but for the first.
+func TestEmptyPagesArePaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newServiceFunc(t, func(n int, _ *http.Request) (*http.Response, error) {
+			if n > 100 {
+				return ok(noPages).response()
+			}
+			return ok(seqs(fmt.Sprint("c", n), true)).response()
+		})
+		if err := drain(c.Jobs(t.Context(), client.JobsQuery{})); err != nil {
+			t.Fatal(err)
+		}
+		all := gaps(s)
+		if all[0] != 0 {
+			t.Errorf("a break of %v after the first", all[0])
+		}
+		for i, gap := range all[1:] {
+			if gap < 80*time.Millisecond || gap > 120*time.Millisecond {
+				t.Errorf("break %d is %v", i+2, gap)
+			}
+		}
+	})
+}
+
+// A list that goes on after its job has ended is given up; one whose end only comes late is not.
+func TestFollowAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		last  int // the page that ends the list, 0 for none
+		job   []*answer
+		says  string // of the error
+		looks int    // at the job
+	}{
+		"no end":                {0, []*answer{ok(anEnd)}, "never says that the list has", 2},
+		"no end, ended later":   {0, []*answer{ok(aJob), ok(aJob), ok(anEnd)}, "never says that the list has", 4},
+		"no end, and an outage": {0, []*answer{text(502, "text/html", "").with("Retry-After", "61"), ok(anEnd)}, "never says that the list has", 3},
+		"no end, and no job":    {0, []*answer{refusal(404, client.CodeNotFound)}, "not_found", 1},
+		"a late end":            {15, []*answer{ok(anEnd)}, "", 1},
+		"a late end of a run":   {45, []*answer{ok(aJob)}, "", 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				pages, looks := 0, 0
+				_, c := newServiceFunc(t, func(_ int, r *http.Request) (*http.Response, error) {
+					if !strings.HasSuffix(r.URL.Path, "/errors") {
+						looks++
+						return tt.job[min(looks, len(tt.job))-1].response()
+					}
+					if pages++; pages == tt.last {
+						return ok(noPages).response()
+					}
+					return ok(seqs("a", false)).response()
+				})
+				err := drain(c.Errors(t.Context(), "j1", client.Follow()))
+				if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) || looks != tt.looks {
+					t.Errorf("%v after %d pages and %d looks at the job, want %d", err, pages, looks, tt.looks)
+				}
+			})
+		})
 	}
 }
 

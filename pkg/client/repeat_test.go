@@ -254,6 +254,23 @@ func TestRetryAfterIsKept(t *testing.T) {
 	}
 }
 
+// What a proxy says of the next hour keeps nobody who waits for longer than a minute.
+func TestRetryAfterIsCapped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, of := range patient {
+			end := ok(strings.Replace(anEnd, "{", `{"items":[],`, 1)) // of the job and of its list
+			for _, after := range []string{"3600", "Fri, 01 Jan 2100 00:00:00 GMT"} {
+				_, c := newService(t, text(503, "text/html", "").with("Retry-After", after), end)
+				begin := time.Now()
+				if err := of.make(t.Context(), c); err != nil || time.Since(begin) != time.Minute {
+					t.Errorf("%s%v after %v", of.name, err, time.Since(begin))
+				}
+			}
+		}
+	})
+}
+
 // The end of the context ends a pause at once, and says what failed before.
 func TestCancelInAPause(t *testing.T) {
 	t.Parallel()

@@ -19,9 +19,9 @@ const (
 )
 
 // Result downloads the whole result of an ended job. The caller closes it. Neither its
-// size nor its time is bounded but by ctx, which must last until all is read. A download
-// that was cut ends in an error that is [io.ErrUnexpectedEOF], never in io.EOF; it is not
-// taken up again.
+// size nor its time, once it has begun, is bounded but by ctx, which must last until all
+// is read. A download that was cut ends in an error that is [io.ErrUnexpectedEOF], never
+// in io.EOF; it is not taken up again.
 func (c *Client) Result(ctx context.Context, id string, format Format) (io.ReadCloser, error) {
 	q, err := ofJob("read result of", http.MethodGet, id, "/result")
 	if err != nil {
