@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"example.com/trawl/pkg/client"
@@ -17,17 +18,22 @@ import (
 type crawlCommand struct {
 	URLs []string `arg:"" optional:"" name:"url" help:"Where to begin. Without one the small site that is built in is crawled."`
 
-	MaxPages    *int64         `name:"max-pages" placeholder:"N" help:"How many URLs are taken at most; by default 100."`
-	MaxDepth    *int           `name:"max-depth" placeholder:"N" help:"How many links away from the beginning; by default 5, 0 is the beginning alone."`
-	Scope       string         `enum:"prefix,host,domain,any" default:"host" help:"Which links are followed: below the directory of a URL (prefix), on its host, on its whole domain, or any."`
-	Include     []string       `sep:"none" placeholder:"PATTERN" help:"Follow only links that match: a glob such as /docs/**, or re: and an expression. May be repeated."`
-	Exclude     []string       `sep:"none" placeholder:"PATTERN" help:"Follow no link that matches. May be repeated."`
-	NoFollow    bool           `name:"no-follow" help:"Just these pages: follow no link."`
-	Concurrency *int           `placeholder:"N" help:"How many pages are fetched at once; by default 8, of one host 2."`
-	Delay       *time.Duration `placeholder:"TIME" help:"Time between two requests to one host, as 2s; not less than 500ms, on this machine 0s too."`
-	TimeLimit   *time.Duration `name:"time-limit" placeholder:"TIME" help:"How long it may take, as 10m; by default 1h."`
-	Tags        []string       `name:"tag" sep:"none" placeholder:"TAG" help:"A label to find the job by. May be repeated."`
-	Key         string         `name:"idempotency-key" placeholder:"ID" help:"Names the submission on a server: the same ID with the same input is the same job."`
+	MaxPages     *int64         `name:"max-pages" placeholder:"N" help:"How many URLs are taken at most; by default 100."`
+	MaxDepth     *int           `name:"max-depth" placeholder:"N" help:"How many links away from the beginning; by default 5, 0 is the beginning alone."`
+	Scope        string         `enum:"prefix,host,domain,any" default:"host" help:"Which links are followed: below the directory of a URL (prefix), on its host, on its whole domain, or any."`
+	Include      []string       `sep:"none" placeholder:"PATTERN" help:"Follow only links that match: a glob such as /docs/**, or re: and an expression. May be repeated."`
+	Exclude      []string       `sep:"none" placeholder:"PATTERN" help:"Follow no link that matches. May be repeated."`
+	NoFollow     bool           `name:"no-follow" help:"Just these pages: follow no link."`
+	Sitemap      string         `enum:"include,only,skip" default:"include" help:"What the sitemaps of the hosts list is crawled as well (include), or nothing else is (only), or they are not read (skip)."`
+	Concurrency  *int           `placeholder:"N" help:"How many pages are fetched at once; by default 8, of one host 2."`
+	Delay        *time.Duration `placeholder:"TIME" help:"Time between two requests to one host, as 2s; not less than 500ms, on this machine 0s too."`
+	TimeLimit    *time.Duration `name:"time-limit" placeholder:"TIME" help:"How long it may take, as 10m; by default 1h."`
+	IgnoreRobots bool           `name:"ignore-robots" help:"For your own sites: crawl what robots.txt, noindex and nofollow ask not to."`
+	Headers      []string       `name:"header" sep:"none" placeholder:"'NAME: VALUE'" help:"Sent with every request to the hosts that you name, and to no other. May be repeated."`
+	UserAgent    string         `name:"user-agent" placeholder:"TEXT" help:"What the crawler calls itself, as ExampleBot/1.0 (+https://example.org/bot)."`
+
+	Tags []string `name:"tag" sep:"none" placeholder:"TAG" help:"A label to find the job by. May be repeated."`
+	Key  string   `name:"idempotency-key" placeholder:"ID" help:"Names the submission on a server: the same ID with the same input is the same job."`
 
 	outputFlags
 	progressFlags
@@ -47,6 +53,18 @@ Examples:
     trawl crawl --no-follow --format text https://example.org/ https://example.com/
     TRAWL_URL=https://trawl.example.org trawl crawl https://docs.example.org/
 
+Why a page is missing is counted in the summary under skipped and refused, and said of
+each URL by "trawl urls JOB". The common reasons:
+
+    alias         it redirects to a page that was recorded
+    robots        its robots.txt does not allow it
+    noindex       it asks not to be kept; its links were followed
+    source        a host that was not named, or that the server does not allow
+    out_of_scope  outside of --scope
+    scheme        mailto: and the like
+    page_limit    beyond --max-pages
+    depth         beyond --max-depth
+
 The exit code is 0 when all went well, 1 when some pages failed or the job was cut short,
 2 when it failed or was refused, and 130 after Ctrl-C.`
 }
@@ -61,8 +79,11 @@ func (c *crawlCommand) Run(ctx context.Context, s *session) error {
 	if err := errors.Join(c.check(onServer), c.outputFlags.check()); err != nil {
 		return err
 	}
-	show := newDisplay(s, &c.progressFlags)
+	show := newDisplay(s, &c.progressFlags, true)
 	defer show.close()
+	for _, text := range c.prefixNotes(urls) {
+		show.note(text)
+	}
 	var srv *server
 	spec := c.spec()
 	if onServer {
@@ -93,10 +114,10 @@ func (c *crawlCommand) check(onServer bool) error {
 	}
 	// Zero stands for the default further on, and would be taken for it in silence.
 	if c.MaxPages != nil && *c.MaxPages < 1 {
-		faults = append(faults, "--max-pages: give at least 1.")
+		faults = append(faults, "--max-pages: "+wanted["--max-pages"]+".")
 	}
 	if c.Concurrency != nil && *c.Concurrency < 1 {
-		faults = append(faults, "--concurrency: give at least 1.")
+		faults = append(faults, "--concurrency: "+wanted["--concurrency"]+".")
 	}
 	if c.TimeLimit != nil && *c.TimeLimit <= 0 {
 		faults = append(faults, "--time-limit: give at least 1s.")
@@ -104,25 +125,98 @@ func (c *crawlCommand) check(onServer bool) error {
 	if c.Delay != nil && (*c.Delay < 0 || *c.Delay == 0 && onServer) {
 		faults = append(faults, "--delay: give more than 0s, or leave it out for the shortest that is allowed.")
 	}
+	faults = append(faults, c.followFaults()...)
+	_, headerFaults := parseHeaders(c.Headers)
+	faults = append(faults, headerFaults...)
 	if faults != nil {
 		return badUsage(faults...)
 	}
 	return nil
 }
 
-// spec returns what is submitted. Scope is left out where it is the default: given, it
-// would be refused for a list of pages.
+// followFaults finds what says which links are followed although none is.
+func (c *crawlCommand) followFaults() []string {
+	if !c.NoFollow {
+		return nil
+	}
+	var faults []string
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"--max-pages", c.MaxPages != nil},
+		{"--max-depth", c.MaxDepth != nil},
+		{"--scope", c.Scope != string(client.ScopeHost)},
+		{"--include", len(c.Include) > 0},
+		{"--exclude", len(c.Exclude) > 0},
+		{"--sitemap", c.Sitemap != string(client.SitemapInclude)},
+	} {
+		if f.given {
+			faults = append(faults, f.name+": is for following links; leave it or --no-follow out.")
+		}
+	}
+	return faults
+}
+
+// spec returns what is submitted. Scope and sitemap are left out where they are the default:
+// given, they would be refused for a list of pages.
 func (c *crawlCommand) spec() client.Spec {
+	headers, _ := parseHeaders(c.Headers)
 	spec := client.Spec{MaxDepth: c.MaxDepth, Include: c.Include, Exclude: c.Exclude, Tags: c.Tags}
+	spec.Headers, spec.UserAgent = headers, c.UserAgent
 	c.inputs(&spec, c.URLs)
 	if c.Scope != string(client.ScopeHost) {
 		spec.Scope = client.Scope(c.Scope)
+	}
+	if c.Sitemap != string(client.SitemapInclude) {
+		spec.Sitemap = client.Sitemap(c.Sitemap)
+	}
+	if c.IgnoreRobots {
+		spec.RespectRobots = new(false)
 	}
 	spec.MaxPages = valueOf(c.MaxPages)
 	spec.Concurrency = valueOf(c.Concurrency)
 	spec.Delay = valueOf(c.Delay)
 	spec.TimeLimit = valueOf(c.TimeLimit)
 	return spec
+}
+
+// parseHeaders reads the values of --header. No fault repeats one: it may hold what nobody
+// is to see.
+func parseHeaders(args []string) (headers map[string]string, faults []string) {
+	headers, seen := map[string]string{}, map[string]bool{}
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, ":")
+		name = strings.TrimSpace(name)
+		lower := strings.ToLower(name)
+		switch {
+		case !ok || name == "":
+			faults = append(faults, "--header: write it like 'Accept-Language: de'.")
+		case seen[lower]:
+			faults = append(faults, "--header: "+name+" is given twice; give it once.")
+		default:
+			headers[name], seen[lower] = strings.TrimSpace(value), true
+		}
+	}
+	return headers, faults
+}
+
+// prefixNotes says what a scope of prefix stands for where a URL has no slash at its end:
+// the directory of the URL, which is more than a person may think.
+func (c *crawlCommand) prefixNotes(urls []crawl.URL) []string {
+	if c.Scope != string(client.ScopePrefix) {
+		return nil
+	}
+	var notes []string
+	for _, u := range urls {
+		whole, _, _ := strings.Cut(u.String(), "?")
+		slash := strings.LastIndexByte(whole, '/') + 1
+		if last := whole[slash:]; last != "" && !strings.Contains(last, ".") {
+			notes = append(notes, "--scope prefix: links below "+whole[:slash]+" are followed; write "+
+				whole+"/ for what is below "+last+".")
+		}
+	}
+	return notes
 }
 
 func valueOf[T any](p *T) T {

@@ -23,6 +23,12 @@ type call struct {
 	url    string   // of the server; empty for the one inside this process
 	job    string   // empty when it was about no single job
 	inputs []string // the URLs of a submission, in its order
+	self   string   // how hints name this program
+}
+
+// callOf is a call to srv about a job, or about none.
+func (s *session) callOf(srv *server, job string) call {
+	return call{url: srv.url, job: job, self: s.self}
 }
 
 // server names the server in a sentence.
@@ -67,14 +73,14 @@ func (c call) refusal(e *client.Error) string {
 			return "There is a server at " + c.url + ", but it does not know this call: " +
 				"is it a Trawl server, and as new as this program?"
 		}
-		return "There is no job " + c.job + " at " + c.url + " for this key. `trawl list` shows yours."
+		return "There is no job " + c.job + " at " + c.url + " for this key. `" + c.self + " list` shows yours."
 	case client.CodeExpired:
 		return "The job " + c.job + " is gone" + since(e.ExpiredAt) + ": it was deleted, or its retention is over."
 	case client.CodeIdempotencyKeyReused:
 		return "The --idempotency-key was used before, for the job " + e.JobID +
 			" with another input. Take a new key, or give the same input."
 	case client.CodeJobNotTerminal:
-		return "The job " + c.job + " has not ended yet: wait with `trawl status --wait " + c.job + "`."
+		return "The job " + c.job + " has not ended yet: wait with `" + c.self + " status --wait " + c.job + "`."
 	case client.CodeInvalid:
 		return c.faults("This is not accepted:", e)
 	case client.CodeSourceNotAllowed:
@@ -122,6 +128,7 @@ func (c call) faults(title string, e *client.Error) string {
 var flags = map[string]string{
 	"max_pages": "--max-pages", "max_depth": "--max-depth", "time_limit": "--time-limit", "scope": "--scope",
 	"include": "--include", "exclude": "--exclude", "concurrency": "--concurrency", "delay": "--delay", "tags": "--tag",
+	"sitemap": "--sitemap", "respect_robots": "--ignore-robots", "headers": "--header", "user_agent": "--user-agent",
 	"Idempotency-Key": "--idempotency-key",
 }
 
@@ -129,6 +136,7 @@ var flags = map[string]string{
 // a flag. A field of neither is returned as it is.
 func (c call) origin(field string) string {
 	name, rest, _ := strings.Cut(field, "[")
+	name, header, isHeader := strings.Cut(name, ".")
 	switch name {
 	case "seed_url", "seeds", "urls":
 		index, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))
@@ -143,6 +151,9 @@ func (c call) origin(field string) string {
 		}
 	default:
 		if flag, ok := flags[name]; ok {
+			if isHeader {
+				flag += " " + header
+			}
 			return flag
 		}
 	}
@@ -163,7 +174,7 @@ func (c call) connection(err error) string {
 	const other = "--url or TRAWL_URL names another."
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "Nothing answers at " + c.url + ". Is it running? `trawl up` starts one; " + other
+		return "Nothing answers at " + c.url + ". Is it running? `" + c.self + " up` starts one; " + other
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "There is no host " + dns.Name + ". Is " + c.url + " spelled right? " + other
 	case errors.As(err, &dns):

@@ -23,7 +23,7 @@ import (
 
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	at := call{url: "https://trawl.example", job: "j1", inputs: []string{"http://a.example/", "http://b.example/"}}
+	at := call{self: "trawl", url: "https://trawl.example", job: "j1", inputs: []string{"http://a.example/", "http://b.example/"}}
 	one := call{url: at.url, inputs: at.inputs[:1]}
 	fields := func(code client.Code, names ...string) *client.Error {
 		e := &client.Error{Code: code, Detail: "It is wrong."}
@@ -69,10 +69,11 @@ func TestExplain(t *testing.T) {
 		{
 			"fields", at,
 			fields(client.CodeInvalid, "seeds[1]", "seeds", "seeds[7]", "max_pages", "include[3]", "tags[0]", "retention",
-				"Idempotency-Key"),
+				"Idempotency-Key", "headers.X-A", "headers", "user_agent"),
 			"This is not accepted:\nhttp://b.example/: Give more.\nthe URLs: Give more.\nseeds[7]: Give " +
 				"more.\n--max-pages: Give more.\n" +
-				"--include: Give more.\n--tag: Give more.\nretention: Give more.\n--idempotency-key: Give more.",
+				"--include: Give more.\n--tag: Give more.\nretention: Give more.\n--idempotency-key: Give more.\n" +
+				"--header X-A: Give more.\n--header: Give more.\n--user-agent: Give more.",
 		},
 		{"seed", one, fields(client.CodeInvalid, "seed_url"), "This is not accepted:\nhttp://a.example/: Give more."},
 		{
@@ -177,6 +178,8 @@ func TestHostileServer(t *testing.T) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/records"):
 			items(`{"seq": 1, "url": "http://a/` + evil + `", "title": "` + evil + `"}`)
+		case strings.HasSuffix(r.URL.Path, "/urls"):
+			items(`{"url": "` + evil + `", "state": "` + evil + `", "reason": "` + evil + `", "rule": "` + evil + `"}`)
 		case strings.HasSuffix(r.URL.Path, "/errors"):
 			items(`{"url": "` + evil + `", "error_type": "` + evil + `", "message": "` + evil + `"}`)
 		case strings.Contains(r.URL.Path, "/refused"):
@@ -199,6 +202,7 @@ func TestHostileServer(t *testing.T) {
 		{exitOK, []string{"list"}},
 		{exitOK, []string{"cancel", "j1"}},
 		{exitOK, []string{"errors", "j1"}},
+		{exitOK, []string{"urls", "j1"}},
 		{exitOK, []string{"results", "j1", "--format", "text"}},
 		{exitFailed, []string{"status", "refused"}},
 		{exitFailed, []string{"status", "refused\x1b[31m"}},

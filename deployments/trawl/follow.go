@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,32 +38,35 @@ type run struct {
 	at   call
 	show *display
 	out  *output
+
+	follows bool // whether links are followed
+	// stopped is the job after it was cancelled because its pages cannot be written; where
+	// that failed notStopped says why.
+	stopped    *client.Job
+	notStopped error
 }
 
 // crawl submits spec, follows the job to its end and says what became of it.
 func (c *crawlCommand) crawl(ctx context.Context, s *session, srv *server, spec client.Spec, show *display) error {
-	at := call{url: srv.url}
+	at := s.callOf(srv, "")
 	for _, url := range c.URLs {
 		at.inputs = append(at.inputs, shownURL(url))
 	}
 	job, err := c.submit(ctx, s, srv, spec)
 	if err != nil {
 		if s.interrupted() && srv.url != "" {
-			s.sayf("Left before the server answered. The job may be there all the same: see `trawl list`.")
+			s.sayf("Left before the server answered. The job may be there all the same: see `%s list`.", s.self)
 		}
 		return at.explain(err)
 	}
 	at.job = job.ID
-	r := &run{s: s, srv: srv, at: at, show: show}
+	r := &run{s: s, srv: srv, at: at, show: show, out: c.open(s, show.writer), follows: !c.NoFollow}
 	if srv.url != "" {
 		r.announce(job)
 	}
-	if r.out, err = c.open(s, show.writer); err != nil {
-		return errors.Join(err, r.abandon(ctx))
-	}
 	last, err := r.follow(ctx)
-	if err == nil && c.Format == formatJSON {
-		err = r.document(ctx)
+	if err == nil && c.Format == formatJSON && (last.Records > 0 || !r.out.keeps()) {
+		err = writeDocument(ctx, r.srv, r.at, r.out)
 	}
 	show.close()
 	return r.finish(ctx, last, errors.Join(err, r.out.close()))
@@ -99,19 +103,25 @@ func (c *crawlCommand) submit(
 
 // announce says which job it is: a person may leave and come back.
 func (r *run) announce(job *client.Submission) {
-	if job.Replayed {
+	switch {
+	case job.Replayed && job.State.Terminal():
+		r.show.note("This --idempotency-key has a job already, " + job.ID + ". This job ended at " +
+			clock(job.EndedAt) + "; this is its result.")
+	case job.Replayed:
 		r.show.note("This --idempotency-key has a job already, " + job.ID + ": following that one.")
-		return
+	default:
+		r.show.note("Job " + job.ID + " is on " + r.at.url + "; `" + r.s.self + " status " + job.ID + "` comes back to it.")
 	}
-	r.show.note("Job " + job.ID + " is on " + r.at.url + "; `trawl status " + job.ID + "` comes back to it.")
 }
 
-// abandon cancels a job whose pages cannot be written. The result says only what else went wrong.
-func (r *run) abandon(ctx context.Context) error {
-	if err := r.cancel(ctx); err != nil {
-		return failuref("The job %s could not be cancelled either: %w", r.at.job, r.at.explain(err))
+// abandon cancels a job whose pages cannot be written.
+func (r *run) abandon(ctx context.Context) {
+	job, err := cancelJob(ctx, r.srv, r.at.job)
+	if err != nil {
+		r.notStopped = failuref("The job %s could not be cancelled either: %w", r.at.job, r.at.explain(err))
+		return
 	}
-	return nil
+	r.stopped = job
 }
 
 // cancel cancels the job.
@@ -183,25 +193,26 @@ func (r *run) records(ctx, both context.Context) error {
 			return r.at.explain(err)
 		}
 		if err := r.out.record(&record); err != nil {
-			return errors.Join(err, r.abandon(ctx))
+			r.abandon(ctx)
+			return err
 		}
 	}
 	return nil
 }
 
-// document writes the whole result of the job that has ended.
-func (r *run) document(ctx context.Context) error {
-	return writeDocument(ctx, r.srv, r.at, r.out)
-}
-
 // finish says what became of the job, and returns the exit code that belongs to it.
 func (r *run) finish(ctx context.Context, last *client.Job, err error) error {
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		r.leave()
 		return exitError(exitInterrupted)
-	case isBrokenPipe(err):
-		return exitError(exitIncomplete)
+	}
+	if fault, ok := errors.AsType[*outputError](err); ok {
+		return r.unwritten(ctx, cmp.Or(r.stopped, last), fault)
+	}
+	if r.srv.url != "" && errors.Is(err, client.CodeNotFound) {
+		err = r.forgotten()
+	}
+	switch {
 	case err != nil && r.s.interrupted():
 		r.s.complain(err.Error())
 		return exitError(exitInterrupted)
@@ -210,17 +221,57 @@ func (r *run) finish(ctx context.Context, last *client.Job, err error) error {
 	}
 	summarise(ctx, r.s, r.srv, last, r.show.color)
 	r.advise(last)
-	if r.s.interrupted() {
+	if text := r.out.untouched(); text != "" {
+		r.s.sayf("%s", text)
+	} else if r.s.interrupted() {
 		r.s.sayf("%s", r.kept(last))
+	}
+	if r.s.interrupted() {
 		return exitError(exitInterrupted)
 	}
 	return codeOf(last)
 }
 
+// unwritten says what became of a job whose pages could not be written. Last is its last
+// status, nil where it could not be cancelled.
+func (r *run) unwritten(ctx context.Context, last *client.Job, fault *outputError) error {
+	code, job := exitError(exitIncomplete), "The reader left: the job "
+	if !isBrokenPipe(fault) {
+		r.s.complain(fault.Error())
+		code, job = exitError(exitFailed), "The job "
+	}
+	switch {
+	case last == nil:
+		r.s.complain(r.notStopped.Error())
+	case r.srv.url == "":
+		summarise(ctx, r.s, r.srv, last, r.show.color)
+	default:
+		ended := " had ended with "
+		if last.State == client.Cancelled {
+			ended = " was cancelled after "
+		}
+		r.s.sayf("%s%s%s%s; `%s results %[2]s` has them.", job, last.ID, ended, counted(last.Records, "record", "records"), r.s.self)
+	}
+	return code
+}
+
+// forgotten is the error for a job that its server has known and knows no more.
+func (r *run) forgotten() error {
+	written := counted(r.out.records, "record was", "records were") + " written"
+	switch {
+	case r.out.records == 0:
+		written = "Nothing was written"
+	case r.out.name != "":
+		written = counted(r.out.records, "record is", "records are") + " in " + r.out.name
+	}
+	return failuref("The server does not know job %s any more: was it restarted with its store in memory? %s.",
+		r.at.job, written)
+}
+
 // leave says what happens to a job whose person leaves at once.
 func (r *run) leave() {
 	if r.srv.url != "" {
-		r.s.sayf("Left. The job goes on being cancelled on the server: `trawl status %s`.", r.at.job)
+		r.s.sayf("Left. The job goes on being cancelled on the server: `%s status %s`.", r.s.self, r.at.job)
 	}
 }
 
@@ -230,7 +281,7 @@ func (r *run) kept(last *client.Job) string {
 	if r.out.format == formatJSON {
 		written = last.Records
 	}
-	text := count(written, "record")
+	text := counted(written, "record", "records")
 	switch {
 	case r.out.name != "":
 		text += " kept in " + r.out.name
@@ -238,7 +289,7 @@ func (r *run) kept(last *client.Job) string {
 		text += " written"
 	}
 	if r.srv.url != "" {
-		text += fmt.Sprintf(", %d on the server: `trawl results %s`", last.Records, r.at.job)
+		text += fmt.Sprintf(", %d on the server: `%s results %s`", last.Records, r.s.self, r.at.job)
 	}
 	return text + "."
 }
@@ -246,8 +297,11 @@ func (r *run) kept(last *client.Job) string {
 // advise names the usual way out of what a person meets who crawls without a server.
 func (r *run) advise(last *client.Job) {
 	if n := last.SkippedByReason["redirect_not_allowed"]; n > 0 && r.srv.url == "" {
-		r.s.sayf("%s to a host that was not named: name it too, or take --scope domain.",
-			counted(n, "page leads", "pages lead"))
+		wayOut := "name it too."
+		if r.follows {
+			wayOut = "name it too, or take --scope domain."
+		}
+		r.s.sayf("%s to a host that was not named: %s", counted(n, "page leads", "pages lead"), wayOut)
 	}
 }
 
@@ -277,6 +331,7 @@ func codeOf(last *client.Job) error {
 	}
 }
 
+// counted returns "1 record", "2 records".
 func counted(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -61,7 +61,7 @@ func (c *listCommand) Run(ctx context.Context, s *session) error {
 	var jobs []client.Job
 	for job, err := range srv.Jobs(ctx, query) {
 		if err != nil {
-			return call{url: srv.url}.explain(err)
+			return s.callOf(srv, "").explain(err)
 		}
 		if c.JSON {
 			err = writeJSON(s, job.Raw)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -188,12 +187,4 @@ func serveDemo(ctx context.Context) (addr string, stop func(), err error) {
 		_ = server.Close() // a site for a demonstration has nothing to lose
 		<-served
 	}, nil
-}
-
-// count returns "1 record", "2 records".
-func count(n int64, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.FormatInt(n, 10) + " " + what
 }

@@ -1,6 +1,6 @@
 // Command trawl is Trawl for a person at a terminal: it runs all of Trawl in one process
 // (trawl up), crawls a site and shows how that goes (trawl crawl), and asks a server about
-// its jobs (trawl status, results, errors, cancel and list).
+// its jobs (trawl status, results, errors, urls, cancel and list).
 //
 // It decides little itself. The all-in-one is package allinone, calls to a server are
 // package client, the bar is package watch; here are the command line, what is said to a
@@ -20,6 +20,9 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	p := program{args: os.Args[1:], environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr, signals: signals}
+	p := program{
+		name: invocation(os.Args[0]), args: os.Args[1:], environ: os.Environ(),
+		stdout: os.Stdout, stderr: os.Stderr, signals: signals,
+	}
 	os.Exit(p.run(context.Background()))
 }

@@ -31,8 +31,15 @@ func (f *outputFlags) check() error {
 	if f.Output == "-" {
 		return nil
 	}
-	if info, err := os.Stat(f.Output); err == nil && info.IsDir() {
+	switch info, err := os.Stat(f.Output); {
+	case err == nil && info.IsDir():
 		return failuref("--output: %s is a directory: name a file in it.", f.Output)
+	case err == nil && info.Mode().IsRegular(): // to open a pipe would wait for its reader
+		file, err := os.OpenFile(f.Output, os.O_WRONLY, 0)
+		if err != nil {
+			return failuref("--output: the file cannot be written: %w", err)
+		}
+		_ = file.Close() // nothing was written
 	}
 	if _, err := os.Stat(filepath.Dir(f.Output)); errors.Is(err, fs.ErrNotExist) {
 		return failuref("--output: there is no directory %s: make it first.", filepath.Dir(f.Output))
@@ -42,29 +49,61 @@ func (f *outputFlags) check() error {
 
 // output is where the pages of a job go.
 type output struct {
-	name     string // for messages; empty for standard output
+	s        *session
+	name     string // of the file; empty for standard output
 	format   string
-	w        io.Writer
-	file     *os.File // nil for standard output
-	terminal bool     // whether a terminal shows it
-	records  int64    // written so far
+	w        io.Writer // nil for a file that is not open yet
+	file     *os.File  // nil for standard output, too
+	terminal bool      // whether a terminal shows it
+	records  int64     // written so far
 }
 
-// open opens the output; an existing file is emptied. through is given standard output
-// and returns the writer to use in its place.
-func (f *outputFlags) open(s *session, through func(io.Writer) io.Writer) (*output, error) {
+// open returns the output. through is given standard output and returns the writer to use
+// in its place. A file is opened, and emptied, at the first byte for it: what it holds is
+// not given away for a crawl that finds nothing.
+func (f *outputFlags) open(s *session, through func(io.Writer) io.Writer) *output {
 	if f.Output == "-" {
-		return &output{format: f.Format, w: through(s.stdout), terminal: s.isTerminal(s.stdout)}, nil
+		return &output{s: s, format: f.Format, w: through(s.stdout), terminal: s.isTerminal(s.stdout)}
 	}
-	file, err := os.Create(f.Output)
+	return &output{s: s, name: f.Output, format: f.Format}
+}
+
+// begin opens the file that is not open yet.
+func (o *output) begin() error {
+	if o.w != nil {
+		return nil
+	}
+	file, err := os.Create(o.name)
 	if err != nil {
-		return nil, failuref("--output: the file cannot be written: %w", err)
+		return o.fault(err)
 	}
-	return &output{name: f.Output, format: f.Format, w: file, file: file, terminal: s.isTerminal(file)}, nil
+	o.w, o.file, o.terminal = file, file, o.s.isTerminal(file)
+	return nil
+}
+
+// keeps reports whether there is a file that a document without a record would replace.
+func (o *output) keeps() bool {
+	info, err := os.Stat(o.name)
+	return o.name != "" && err == nil && info.Mode().IsRegular()
+}
+
+// untouched says that a file was not written to, "" where one was or there is none.
+func (o *output) untouched() string {
+	switch {
+	case o.w != nil:
+		return ""
+	case o.keeps():
+		return "No record was found, nothing was written: " + o.name + " stays as it was."
+	default:
+		return "No record was found, nothing was written to " + o.name + "."
+	}
 }
 
 // record writes one page, whole lines at once: who is interrupted leaves no half of one.
 func (o *output) record(r *client.Record) error {
+	if err := o.begin(); err != nil {
+		return err
+	}
 	var line []byte
 	if o.format == formatText {
 		line = fmt.Appendf(nil, "%d  %s  %s", r.Status, orDash(watch.Clean(r.Title)), watch.Clean(r.URL))
@@ -95,6 +134,9 @@ func (o *output) write(line []byte) error {
 
 // document writes a whole document as it comes.
 func (o *output) document(r io.Reader) error {
+	if err := o.begin(); err != nil {
+		return err
+	}
 	w := &writeFault{w: o.w}
 	if o.terminal {
 		whole, err := io.ReadAll(r)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -203,8 +204,8 @@ func clientOf(t *testing.T, p *crawltest.Proc) *client.Client {
 	return c
 }
 
-// What cannot be written is not crawled for: the job is cancelled on the server, too. A
-// reader that left is told nothing, a person with a full disk is.
+// What cannot be written is not crawled for: the job is cancelled on the server, too, and
+// who comes back to the terminal is told so.
 func TestOutputFails(t *testing.T) {
 	t.Parallel()
 	site := crawltest.NewHandlerSite(t, gensite.New(10_000, 20, 1000, 20*time.Millisecond))
@@ -220,7 +221,7 @@ func TestOutputFails(t *testing.T) {
 		stderr string
 		open   func(*testing.T) *os.File
 	}{
-		{"reader left", exitIncomplete, "", func(t *testing.T) *os.File {
+		{"reader left", exitIncomplete, `^The reader left: the job `, func(t *testing.T) *os.File {
 			r, w, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
@@ -228,7 +229,7 @@ func TestOutputFails(t *testing.T) {
 			r.Close()
 			return w
 		}},
-		{"disk full", exitFailed, "trawl: The output cannot be written to standard output: ", func(t *testing.T) *os.File {
+		{"disk full", exitFailed, `^trawl: The output cannot be written to standard output: .*\nThe job `, func(t *testing.T) *os.File {
 			f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 			if err != nil {
 				t.Skipf("this machine has no device that is always full: %v", err)
@@ -250,16 +251,55 @@ func TestOutputFails(t *testing.T) {
 			if code := cmd.ProcessState.ExitCode(); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
-			if said := strings.Contains(stderr.String(), "trawl: "); said != (tt.stderr != "") ||
-				!strings.Contains(stderr.String(), tt.stderr) {
-				t.Errorf("it says %q", stderr.String())
-			}
+			_, said, _ := strings.Cut(stderr.String(), "comes back to it.\n")
+			jobs := 0
 			for job, err := range c.Jobs(t.Context(), client.JobsQuery{Tag: tag}) {
-				if err != nil || job.State != client.Cancelled {
+				if jobs++; err != nil || job.State != client.Cancelled {
 					t.Errorf("the job is %v, %v", job.State, err)
 				}
+				want := tt.stderr + job.ID + ` was cancelled after ` + counted(job.Records, "record", "records") +
+					"; `trawl results " + job.ID + "` has them\\.\n$"
+				if !regexp.MustCompile(want).MatchString(said) {
+					t.Errorf("it says %q, not %s", said, want)
+				}
+			}
+			if jobs != 1 {
+				t.Errorf("there are %d jobs", jobs)
 			}
 		})
+	}
+}
+
+// A server that was restarted and has forgotten the job is told from one that never had it.
+func TestServerForgets(t *testing.T) {
+	t.Parallel()
+	var known atomic.Int64
+	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method == http.MethodPost:
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, `{"job_id": "j1", "state": "running", "total": 5, "queued": 5}`)
+		case strings.HasSuffix(r.URL.Path, "/records") && known.Add(1) == 1:
+			_, _ = io.WriteString(w, `{"items": [{"seq": 1, "url": "http://a.example/"}], "next_cursor": "c", "has_more": false}`)
+		case !strings.HasSuffix(r.URL.Path, "/records") && known.Load() == 0:
+			_, _ = io.WriteString(w, `{"job_id": "j1", "state": "running", "total": 5, "queued": 5}`)
+		default:
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"code": "not_found", "detail": "There is no such job."}`)
+		}
+	}))
+	code, _, stderr := runHere(t, []string{"TRAWL_URL=" + s.URL, "TRAWL_KEY=" + testKey}, "crawl", "http://a.example/")
+	const want = "trawl: The server does not know job j1 any more: was it restarted with its store in memory?"
+	if code != exitFailed || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, it says %q", code, stderr)
+	}
+	for n, want := range map[int64]string{0: "Nothing was written", 1: "1 record is in f", 2: "2 records are in f"} {
+		r := run{out: &output{name: "f", records: n}, at: call{job: "j1"}}
+		if got := r.forgotten().Error(); !strings.HasSuffix(got, "memory? "+want+".") {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

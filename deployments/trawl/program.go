@@ -29,6 +29,7 @@ const leaveWithin = 500 * time.Millisecond
 // program is one run of the command as a value: everything that it takes from the process
 // it runs in.
 type program struct {
+	name           string   // how hints name it, see invocation; "" is trawl
 	args           []string // without the name of the program
 	environ        []string // as of os.Environ
 	stdout, stderr io.Writer
@@ -38,6 +39,7 @@ type program struct {
 
 // session is what the commands share.
 type session struct {
+	self           string // how hints name the program
 	environ        map[string]string
 	stdout, stderr io.Writer
 	asked          chan struct{} // closed at the first signal; at the second the context ends
@@ -54,7 +56,7 @@ func (c exitError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // usageError is a fault of the command line. It names the command whose help says more.
 type usageError struct {
-	command string // as in "trawl crawl"
+	command string // as in "crawl"; empty for the whole
 	text    string // one fault a line
 }
 
@@ -69,7 +71,7 @@ func (p *program) run(ctx context.Context) int {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	s := &session{
-		environ: map[string]string{}, stdout: p.stdout, stderr: p.stderr,
+		self: cmp.Or(p.name, "trawl"), environ: map[string]string{}, stdout: p.stdout, stderr: p.stderr,
 		asked: make(chan struct{}), silence: 10 * time.Second,
 	}
 	for _, kv := range p.environ {
@@ -102,7 +104,7 @@ func (p *program) run(ctx context.Context) int {
 }
 
 // home moves the cursor of a terminal to the first column. A terminal shows ^C where the
-// cursor is, and the bar is drawn over from where it is.
+// cursor is, and what is said next goes over it.
 func (s *session) home() {
 	if s.isTerminal(s.stderr) {
 		_, _ = io.WriteString(s.stderr, "\r") // there is nobody else to tell
@@ -151,7 +153,7 @@ func (s *session) execute(ctx context.Context, args []string) int {
 		return exitInterrupted
 	case errors.As(err, &usage):
 		s.complain(usage.text)
-		s.sayf("Run %s --help.", usage.command)
+		s.sayf("Run %s --help.", strings.TrimSpace(s.self+" "+usage.command))
 	default:
 		s.complain(err.Error())
 	}
@@ -178,6 +180,8 @@ func (s *session) dispatch(ctx context.Context, args []string) error {
 	switch {
 	case *ended: // by --help or --version, whatever else is on the line
 		return nil
+	case isBrokenPipe(err): // of a help that nobody reads to its end
+		return err
 	case err != nil:
 		return usageOf(err)
 	}
@@ -197,6 +201,7 @@ type commands struct {
 	Status  statusCommand  `cmd:"" help:"Show how a job is."`
 	Results resultsCommand `cmd:"" help:"Write the pages that a job has found."`
 	Errors  errorsCommand  `cmd:"" help:"Show the pages of a job that failed, and why."`
+	URLs    urlsCommand    `cmd:"" name:"urls" help:"Show what became of every URL of a job: why is a page missing?"`
 	Cancel  cancelCommand  `cmd:"" help:"Stop jobs. What they found is kept."`
 	List    listCommand    `cmd:"" help:"List your jobs, newest first."`
 
@@ -214,7 +219,7 @@ func (s *session) parser() (parser *kong.Kong, ended *bool, err error) {
 	ended = new(bool)
 	parser, err = kong.New(&commands{},
 		kong.Name("trawl"), kong.Description(about),
-		kong.Vars{"version": version(), "states": stateNames(), "default_url": defaultURL},
+		kong.Vars{"version": version(), "states": stateNames(), "url_states": urlStateNames(), "default_url": defaultURL},
 		kong.Writers(s.stdout, s.stderr), kong.Exit(func(int) { *ended = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
@@ -233,28 +238,19 @@ func (s *session) showHelp(parser *kong.Kong) error {
 
 // usageOf turns what the parser says into a fault of the command line.
 func usageOf(err error) error {
-	usage := &usageError{command: "trawl", text: parserWords.Replace(err.Error())}
-	if missing, ok := strings.CutPrefix(usage.text, "expected "); ok {
-		usage.text = missing + " is missing."
-	}
+	usage := &usageError{text: parserWords(err.Error())}
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil {
 		usage.command = commandOf(parse.Context)
 	}
 	return usage
 }
 
-// parserWords puts what the parser says of types into plain words.
-var parserWords = strings.NewReplacer(
-	"expected a valid 64 bit int", "expected a whole number",
-	"expected duration value", "expected a time as 90s or 10m",
-	"expected duration", "expected a time as 90s or 10m",
-)
-
+// commandOf names the command that was parsed, "" for none.
 func commandOf(parsed *kong.Context) string {
 	if node := parsed.Selected(); node != nil {
-		return "trawl " + node.Name
+		return node.Name
 	}
-	return "trawl"
+	return ""
 }
 
 // sayf writes a line for the person to stderr.

@@ -25,10 +25,12 @@ type display struct {
 	note func(text string)
 }
 
-// newDisplay begins a display; it shows nothing yet.
-func newDisplay(s *session, f *progressFlags) *display {
-	terminal := s.isTerminal(s.stderr)
-	o := watch.Options{Out: s.stderr, Terminal: terminal, Width: func() int { return width(s.stderr) }}
+// newDisplay begins a display; it shows nothing yet. summary says that one follows.
+func newDisplay(s *session, f *progressFlags, summary bool) *display {
+	o := watch.Options{
+		Out: s.stderr, Terminal: s.isTerminal(s.stderr), Width: func() int { return width(s.stderr) },
+		Silence: s.silence, Summary: summary,
+	}
 	switch f.Progress {
 	case "bar":
 		o.Terminal = true

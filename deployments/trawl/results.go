@@ -26,7 +26,7 @@ func (*resultsCommand) Help() string {
 }
 
 // Run executes the command.
-func (c *resultsCommand) Run(ctx context.Context, s *session) (err error) {
+func (c *resultsCommand) Run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -37,17 +37,27 @@ func (c *resultsCommand) Run(ctx context.Context, s *session) (err error) {
 	defer srv.CloseIdleConnections()
 	ctx, cancel := s.interruptible(ctx)
 	defer cancel()
-	at := call{url: srv.url, job: c.ID}
-	// The file is opened, and emptied, when there is a job to write.
-	if err := c.await(ctx, srv); err != nil {
+	at := s.callOf(srv, c.ID)
+	job, err := c.await(ctx, srv)
+	if err != nil {
 		return at.explain(err)
 	}
-	out, err := c.open(s, func(w io.Writer) io.Writer { return w })
-	if err != nil {
+	out := c.open(s, func(w io.Writer) io.Writer { return w })
+	if err := errors.Join(c.write(ctx, srv, at, job, out), out.close()); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, out.close()) }()
+	if text := out.untouched(); text != "" {
+		s.sayf("%s", text)
+	}
+	return nil
+}
+
+// write writes what the job has.
+func (c *resultsCommand) write(ctx context.Context, srv *server, at call, job *client.Job, out *output) error {
 	if c.Format == formatJSON {
+		if job.Records == 0 && out.keeps() {
+			return nil
+		}
 		return writeDocument(ctx, srv, at, out)
 	}
 	for record, err := range srv.Records(ctx, c.ID, following(c.Follow)...) {
@@ -61,20 +71,19 @@ func (c *resultsCommand) Run(ctx context.Context, s *session) (err error) {
 	return nil
 }
 
-// await returns when the results can be read: at once, or for the document, which an ended
-// job alone has, with --follow at the end of the job.
-func (c *resultsCommand) await(ctx context.Context, srv *server) error {
+// await returns the job when its results can be read: at once, or for the document, which
+// an ended job alone has, with --follow at the end of the job.
+func (c *resultsCommand) await(ctx context.Context, srv *server) (*client.Job, error) {
 	if c.Format == formatJSON && c.Follow {
-		_, err := srv.Wait(ctx, c.ID)
-		return err
+		return srv.Wait(ctx, c.ID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	job, err := srv.Job(ctx, c.ID)
 	if err == nil && c.Format == formatJSON && !job.State.Terminal() {
-		return &client.Error{Code: client.CodeJobNotTerminal}
+		return nil, &client.Error{Code: client.CodeJobNotTerminal}
 	}
-	return err
+	return job, err
 }
 
 func following(follow bool) []client.ReadOption {
@@ -119,7 +128,7 @@ func (c *errorsCommand) Run(ctx context.Context, s *session) error {
 	defer srv.CloseIdleConnections()
 	ctx, cancel := s.interruptible(ctx)
 	defer cancel()
-	at := call{url: srv.url, job: c.ID}
+	at := s.callOf(srv, c.ID)
 	for page, err := range srv.Errors(ctx, c.ID, following(c.Follow)...) {
 		if err != nil {
 			return at.explain(err)

@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"html"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -48,6 +51,17 @@ var (
 	inside  = regexp.MustCompile(`goroutine \d|panic|0x[0-9a-f]{6}|&\{|%!|\*errors\.|<nil>`)
 )
 
+// serveRobots is a site with a robots.txt, whose pages are called by what they are asked with.
+func serveRobots(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/robots.txt" {
+		_, _ = io.WriteString(w, "User-agent: *\nDisallow: /private\n")
+		return
+	}
+	w.Header().Set("Content-Type", "text/html")
+	_, _ = fmt.Fprintf(w, "<title>%s for %s</title>",
+		html.EscapeString(r.Header.Get("X-Token")), html.EscapeString(r.UserAgent()))
+}
+
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	bin := crawltest.Build(t, command)
@@ -55,6 +69,7 @@ func TestScripts(t *testing.T) {
 	closed := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "not for you", http.StatusForbidden)
 	}))
+	robots := crawltest.NewHandlerSite(t, http.HandlerFunc(serveRobots))
 	server := startServer(t, site.URL+"/", closed.URL+"/")
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -63,6 +78,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PATH", filepath.Dir(bin)+string(filepath.ListSeparator)+e.Getenv("PATH"))
 			e.Setenv("SITE", site.URL)
 			e.Setenv("CLOSED", closed.URL)
+			e.Setenv("ROBOTS", robots.URL)
 			e.Setenv("SERVER", server)
 			e.Setenv("KEY", testKey)
 			// Where nothing listens: the port was free a moment ago, and is not one to listen on.

@@ -21,9 +21,9 @@ const maxKeyFile = 4096
 
 // serverFlags say which server is asked, and who asks.
 type serverFlags struct {
-	URL     string `name:"url" placeholder:"URL" help:"The server (TRAWL_URL); by default ${default_url}."`
-	Key     string `name:"key" placeholder:"KEY" help:"Your key (TRAWL_KEY). Others on this machine can see a flag: the variable or the file is better."`
-	KeyFile string `name:"key-file" placeholder:"FILE" help:"A file that holds your key (TRAWL_KEY_FILE)."`
+	URL     *string `name:"url" placeholder:"URL" help:"The server (TRAWL_URL); by default ${default_url}."`
+	Key     string  `name:"key" placeholder:"KEY" help:"Your key (TRAWL_KEY). Others on this machine can see a flag: the variable or the file is better."`
+	KeyFile string  `name:"key-file" placeholder:"FILE" help:"A file that holds your key (TRAWL_KEY_FILE)."`
 }
 
 // server is a service that jobs are sent to.
@@ -32,8 +32,14 @@ type server struct {
 	url string // for messages
 }
 
-// named returns the URL of the server that flag or environment name, "" for none.
-func (f *serverFlags) named(s *session) string { return cmp.Or(f.URL, s.environ["TRAWL_URL"]) }
+// named returns the URL of the server that flag or environment name, "" for none. An empty
+// flag is none, whatever the environment names.
+func (f *serverFlags) named(s *session) string {
+	if f.URL != nil {
+		return *f.URL
+	}
+	return s.environ["TRAWL_URL"]
+}
 
 // connect makes the client of the server. Nothing is sent yet.
 func (f *serverFlags) connect(s *session) (*server, error) {

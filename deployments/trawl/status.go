@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/trawl/deployments/trawl/watch"
 	"example.com/trawl/pkg/client"
 )
 
@@ -37,18 +38,18 @@ func (c *statusCommand) Run(ctx context.Context, s *session) error {
 	defer srv.CloseIdleConnections()
 	ctx, cancel := s.interruptible(ctx)
 	defer cancel()
-	at := call{url: srv.url, job: c.ID}
+	at := s.callOf(srv, c.ID)
 	job, err := c.read(ctx, s, srv)
 	if err != nil {
 		if c.Wait && s.interrupted() {
-			s.sayf("The job goes on; `trawl status --wait %s` comes back to it.", c.ID)
+			s.sayf("The job goes on; `%s status --wait %s` comes back to it.", s.self, c.ID)
 		}
 		return at.explain(err)
 	}
 	if c.JSON {
 		err = writeJSON(s, job.Raw)
 	} else {
-		err = s.table(s.stdout, statusRows(job))
+		err = s.facts(s.stdout, statusRows(job))
 	}
 	if err == nil && c.Wait {
 		return codeOf(job)
@@ -63,7 +64,7 @@ func (c *statusCommand) read(ctx context.Context, s *session, srv *server) (*cli
 		defer cancel()
 		return srv.Job(bounded, c.ID)
 	}
-	show := newDisplay(s, &c.progressFlags)
+	show := newDisplay(s, &c.progressFlags, false)
 	defer show.close()
 	f := follow(show, s.silence)
 	defer f.stop()
@@ -85,7 +86,7 @@ func statusRows(job *client.Job) [][]string {
 		}
 	}
 	add("error", job.Error)
-	add("waits for", waitText(job))
+	add("now", watch.Waiting(job))
 	add("pages", pagesText(job))
 	add("failed", countsText(job.FailedByType))
 	add("skipped", countsText(job.SkippedByReason))
@@ -110,13 +111,6 @@ func stateText(job *client.Job) string {
 	return state
 }
 
-func waitText(job *client.Job) string {
-	if job.WaitingFor != "" && job.Position > 0 {
-		return fmt.Sprintf("%s, place %d in line", job.WaitingFor, job.Position)
-	}
-	return job.WaitingFor
-}
-
 // pagesText returns the counts that are not zero.
 func pagesText(job *client.Job) string {
 	text := fmt.Sprintf("%d of %d processed", job.Processed, job.Total)
@@ -130,7 +124,7 @@ func pagesText(job *client.Job) string {
 		{job.Skipped, "skipped"},
 		{job.Cancelled, "cancelled"},
 		{job.Queued, "queued"},
-		{job.Active, "active"},
+		{job.Active, "in progress"},
 		{job.Deferred, "deferred"},
 	} {
 		if part.n != 0 {
@@ -204,13 +198,13 @@ func (c *cancelCommand) Run(ctx context.Context, s *session) error {
 	for _, id := range c.IDs {
 		job, err := cancelJob(ctx, srv, id)
 		if err != nil {
-			faults = append(faults, call{url: srv.url, job: id}.explain(err))
+			faults = append(faults, s.callOf(srv, id).explain(err))
 			continue
 		}
 		if c.JSON {
 			err = writeJSON(s, job.Raw)
 		} else {
-			text := fmt.Sprintf("%s: %s, %s kept", job.ID, stateText(job), count(job.Records, "record"))
+			text := fmt.Sprintf("%s: %s, %s kept", job.ID, stateText(job), counted(job.Records, "record", "records"))
 			err = s.table(s.stdout, [][]string{{text}})
 		}
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 	"unicode/utf16"
 
@@ -80,25 +79,96 @@ func wrapLine(line string, columns int) string {
 	return out.String()
 }
 
-// table writes rows in columns to w. On a terminal a row is cut where the line ends.
+// gap stands between two columns of a table.
+const gap = 2
+
+// lastLeast is the least of the last column of a table that is worth a place in a line, in
+// columns: it is the one of any length, a URL as a rule.
+const lastLeast = 20
+
+// table writes rows in columns to w. On a terminal where they do not fit side by side the
+// columns that are too many go on a line below, indented; the last is cut where a line ends.
 func (s *session) table(w io.Writer, rows [][]string) error {
-	var text bytes.Buffer
-	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = watch.Clean(cell)
-		}
-		_, _ = fmt.Fprintln(columns, strings.Join(cells, "\t")) // to memory
+	bound := 0
+	if s.isTerminal(w) {
+		bound = width(w)
 	}
-	_ = columns.Flush()
-	terminal := s.isTerminal(w)
-	for line := range strings.Lines(text.String()) {
-		line = strings.TrimRight(line, " \n")
-		if terminal {
-			line = runewidth.Truncate(line, width(w), "…")
+	cells := make([][]string, len(rows))
+	for i, row := range rows {
+		for _, cell := range row {
+			cells[i] = append(cells[i], watch.Clean(cell))
 		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
+	}
+	widths, breaks := layout(cells, bound)
+	for _, row := range cells {
+		if _, err := io.WriteString(w, tableRow(row, widths, breaks, bound)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layout returns the widths of columns, and before which of them a new line begins so that
+// none is longer than bound; 0 is no bound.
+func layout(rows [][]string, bound int) (widths []int, breaks []bool) {
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], runewidth.StringWidth(cell))
+		}
+	}
+	breaks = make([]bool, len(widths))
+	at := 0
+	for i, w := range widths {
+		if i == len(widths)-1 {
+			w = min(w, lastLeast)
+		}
+		if breaks[i] = bound > 0 && i > 0 && at+w > bound; breaks[i] {
+			at = gap
+		}
+		at += w + gap
+	}
+	return widths, breaks
+}
+
+// tableRow is one row of a table, of one line or more.
+func tableRow(row []string, widths []int, breaks []bool, bound int) string {
+	var out strings.Builder
+	line := ""
+	end := func() {
+		line = strings.TrimRight(line, " ")
+		if bound > 0 {
+			line = runewidth.Truncate(line, bound, "…")
+		}
+		out.WriteString(line + "\n")
+	}
+	for i, cell := range row {
+		if breaks[i] {
+			end()
+			line = strings.Repeat(" ", gap)
+		}
+		line += runewidth.FillRight(cell, widths[i]+gap)
+	}
+	end()
+	return out.String()
+}
+
+// facts writes rows of a name and a value. On a terminal a value is broken between words
+// where it does not fit, and never cut.
+func (s *session) facts(w io.Writer, rows [][]string) error {
+	names := 0
+	for _, row := range rows {
+		names = max(names, len(row[0])+gap)
+	}
+	margin := strings.Repeat(" ", names)
+	for _, row := range rows {
+		value := watch.Clean(row[1])
+		if s.isTerminal(w) {
+			value = strings.TrimLeft(wrap(margin+value, width(w)), " ")
+		}
+		if _, err := fmt.Fprintln(w, runewidth.FillRight(row[0], names)+value); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/hinshun/vt10x"
 	"golang.org/x/term"
 
+	"example.com/trawl/pkg/client"
 	"example.com/trawl/pkg/crawltest"
 )
 
@@ -224,6 +225,9 @@ func TestCtrlCOnTerminal(t *testing.T) {
 			t.Errorf("the screen shows no %q", want)
 		}
 	}
+	if n := strings.Count(shown, "pages/s"); n != 1 || strings.Contains(shown, "^Ccancelled") {
+		t.Errorf("the bar is there %d times, or the echo of ^C with it", n)
+	}
 	if hidden, shown := strings.LastIndex(run.raw, "\x1b[?25l"), strings.LastIndex(run.raw, "\x1b[?25h"); hidden > shown {
 		t.Error("the cursor stays hidden")
 	}
@@ -245,12 +249,21 @@ func TestTable(t *testing.T) {
 		t.Errorf("to a file: %q", file.String())
 	}
 
+	got := onScreen(t, 36, func(tty *os.File) error { return s.table(tty, rows) })
+	if want := "JOB  FROM\r\nj1   https://docs.example.org/漢字…\r\nj23  \ufffd[31mshort\r\n"; got != want {
+		t.Errorf("on a terminal: %q, want %q", got, want)
+	}
+}
+
+// onScreen returns what write writes to a terminal of so many columns.
+func onScreen(t *testing.T, columns int, write func(tty *os.File) error) string {
+	t.Helper()
 	ptm, tty, err := pty.Open()
 	if err != nil {
 		t.Skipf("this machine has no pseudo-terminals: %v", err)
 	}
 	defer ptm.Close()
-	if err := pty.Setsize(ptm, &pty.Winsize{Cols: 36, Rows: 30}); err != nil {
+	if err := pty.Setsize(ptm, &pty.Winsize{Cols: uint16(columns), Rows: 30}); err != nil {
 		t.Fatal(err)
 	}
 	shown := make(chan string, 1)
@@ -258,12 +271,37 @@ func TestTable(t *testing.T) {
 		text, _ := io.ReadAll(ptm) // an error is how a terminal says that it was closed
 		shown <- string(text)
 	}()
-	if err := s.table(tty, rows); err != nil {
+	if err := write(tty); err != nil {
 		t.Fatal(err)
 	}
 	tty.Close()
-	got := crawltest.Receive(t, within, "table on the terminal", shown)
-	if want := "JOB  FROM\r\nj1   https://docs.example.org/漢字…\r\nj23  \ufffd[31mshort\r\n"; got != want {
-		t.Errorf("on a terminal: %q, want %q", got, want)
+	return crawltest.Receive(t, within, "what is on the terminal", shown)
+}
+
+// The facts of a job are broken between words where the terminal ends, and none is cut.
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	rows := statusRows(&client.Job{
+		ID: "j1", State: client.Running, WaitingFor: "robots", Total: 9, Processed: 3, Accepted: 2, Failed: 1, Active: 6,
+		FailedByType: map[string]int64{"http_404": 1},
+		Spec:         &client.Spec{SeedURL: "https://docs.example.org/3/tutorial/index.html"},
+	})
+	s := &session{environ: map[string]string{"TERM": "xterm"}}
+	got := onScreen(t, 40, func(tty *os.File) error { return s.facts(tty, rows) })
+	want := `job     j1
+state   running
+now     waits for robots.txt of its site
+pages   3 of 9 processed: 2 accepted, 1
+        failed, 6 in progress
+failed  http_404 1
+bytes   0
+from    https://docs.example.org/3/tutorial/index.html
+`
+	if got = strings.ReplaceAll(got, "\r", ""); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	var file strings.Builder
+	if err := s.facts(&file, rows); err != nil || !strings.Contains(file.String(), "2 accepted, 1 failed, 6 in progress\n") {
+		t.Errorf("to a file: %q, %v", file.String(), err)
 	}
 }

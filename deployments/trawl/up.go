@@ -58,7 +58,7 @@ func (c *upCommand) Run(ctx context.Context, s *session) error {
 	}
 	redisconn.SetLogger(o.Logger)
 	o.Logger.LogAttrs(ctx, slog.LevelInfo, "settings", cfg.Attrs()...)
-	b := banner{cfg: &cfg, site: "http://" + site + "/"}
+	b := banner{self: s.self, cfg: &cfg, site: "http://" + site + "/"}
 	if len(cfg.Keys) == 0 {
 		b.key = rand.Text()
 		o.Keys = map[string][]string{tenant: {b.key}}
@@ -196,6 +196,7 @@ func checkRedis(ctx context.Context, address string) error {
 
 // banner says what a person needs who has just started Trawl.
 type banner struct {
+	self string // how hints name the program
 	cfg  *config.AllInOne
 	key  string // that was made for this run; empty when the settings have keys
 	url  string // of the API
@@ -224,7 +225,7 @@ func (b *banner) text() string {
 		b.url, header, b.site)
 	line("Watch it from another terminal:")
 	line("  export TRAWL_URL=%s TRAWL_KEY=%s", b.url, export)
-	line("  go run ./deployments/trawl list")
+	line("  %s list", b.self)
 	line("Ctrl-C stops it.")
 	return t.String()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"example.com/trawl/deployments/trawl/watch"
 	"example.com/trawl/pkg/client"
@@ -184,6 +185,166 @@ func TestHostDelay(t *testing.T) {
 		least := c.hostDelay(tt.local, tt.usual, &spec)
 		if least != tt.least || spec.Delay != tt.submit {
 			t.Errorf("%s: %v and %v in the spec, want %v and %v", tt.name, least, spec.Delay, tt.least, tt.submit)
+		}
+	}
+}
+
+// The directory of a URL without a slash at its end is more than a person may think.
+func TestPrefixNotes(t *testing.T) {
+	t.Parallel()
+	const http = "http://docs.example"
+	for url, want := range map[string]string{
+		http:                  "",
+		http + "/":            "",
+		http + "/3/":          "",
+		http + "/3/page.html": "",
+		http + "/3?q=/a":      "links below " + http + "/ are followed; write " + http + "/3/ for what is below 3.",
+		http + "/3/tutorial":  "links below " + http + "/3/ are followed; write " + http + "/3/tutorial/ for what is below tutorial.",
+	} {
+		u, err := crawl.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join((&crawlCommand{Scope: "prefix"}).prefixNotes([]crawl.URL{u}), "\n")
+		if want != "" {
+			want = "--scope prefix: " + want
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+		if got := (&crawlCommand{Scope: "host"}).prefixNotes([]crawl.URL{u}); got != nil {
+			t.Errorf("another scope: %q", got)
+		}
+	}
+}
+
+func TestSpec(t *testing.T) {
+	t.Parallel()
+	plain := crawlCommand{URLs: []string{"http://a.example/"}, Scope: "host", Sitemap: "include"}
+	if diff := cmp.Diff(client.Spec{SeedURL: "http://a.example/"}, plain.spec(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("what is the default is submitted: %s", diff)
+	}
+	c := crawlCommand{
+		URLs: []string{"http://a.example/", "http://b.example/"}, Scope: "domain", Sitemap: "only", IgnoreRobots: true,
+		Headers: []string{"Authorization: Bearer a:b", "X-Empty:"}, UserAgent: "ExampleBot/1.0",
+	}
+	want := client.Spec{
+		Seeds: c.URLs, Scope: client.ScopeDomain, Sitemap: client.SitemapOnly, RespectRobots: new(false),
+		Headers: map[string]string{"Authorization": "Bearer a:b", "X-Empty": ""}, UserAgent: "ExampleBot/1.0",
+	}
+	if diff := cmp.Diff(want, c.spec(), cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Hints name the program in a way that works where it was started.
+func TestInvocation(t *testing.T) {
+	t.Parallel()
+	const goRun = "go run ./deployments/trawl"
+	for arg0, want := range map[string]string{
+		"":                                "trawl",
+		"trawl":                           "trawl",
+		"./bin/trawl-2":                   "trawl-2",
+		"/usr/local/bin/trawl":            "trawl",
+		"/tmp/go-build123/b001/exe/trawl": goRun,
+		"/home/me/.cache/go-build/0a/" + strings.Repeat("0a", 32) + "-d/trawl": goRun,
+		"/var/cache/0a/" + strings.Repeat("0a", 32) + "-d/trawl":               goRun, // GOCACHE
+		"/home/me/go-projects/trawl":                                           "trawl",
+	} {
+		if got := invocation(arg0); got != want {
+			t.Errorf("%q: %q, want %q", arg0, got, want)
+		}
+	}
+	var stderr strings.Builder
+	p := program{name: goRun, args: []string{"crawl", "--max-page", "3"}, stdout: io.Discard, stderr: &stderr}
+	if p.run(t.Context()); !strings.HasSuffix(stderr.String(), "\nRun "+goRun+" crawl --help.\n") {
+		t.Errorf("it says %q", stderr.String())
+	}
+}
+
+// Nothing of the types and tokens of the parser is said, and no value that may be a key.
+func TestParserWords(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"crawl --max-pages -1":  `--max-pages: give a whole number from 1, not "-1".`,
+		"crawl --max-pages":     "--max-pages: its value is missing: give a whole number from 1.",
+		"crawl --max-depth 1.5": `--max-depth: give a whole number from 0, not "1.5".`,
+		"crawl --concurrency=a": `--concurrency: give a whole number from 1, not "a".`,
+		"crawl --delay 5":       `--delay: write a unit, as 5s or 500ms, not "5".`,
+		"crawl --delay -1s":     `--delay: give more than 0s, not "-1s".`,
+		"crawl --time-limit x":  `--time-limit: write a unit, as 90s or 10m, not "x".`,
+		"crawl --no-follow=x":   "--no-follow: it takes no value.",
+		"crawl --scope":         "--scope: its value is missing.",
+		"crawl --tag":           "--tag: its value is missing.",
+		"crawl -o":              "--output: its value is missing.",
+		"crawl --sitemap x":     `--sitemap: give one of include, only, skip, not "x".`,
+		"list --key -secret":    "--key: a value that begins with - is written as --key=VALUE.",
+		"list --limit many":     `--limit: give a whole number from 1, not "many".`,
+		"urls":                  "The id of a job is missing; list shows the jobs that there are.",
+		"cancel":                "The id of a job is missing; list shows the jobs that there are.",
+		"status a b":            "unexpected argument b",
+	} {
+		code, _, stderr := runHere(t, nil, strings.Fields(line)...)
+		said, _, _ := strings.Cut(stderr, "\nRun trawl")
+		if want != "" && (code != exitFailed || said != "trawl: "+want) {
+			t.Errorf("%s: exit code %d, %q, want %q", line, code, said, want)
+		}
+		for _, word := range []string{" expected", "EOL", "secret", "duration", " int"} {
+			if strings.Contains(stderr, word) {
+				t.Errorf("%s: it says %q", line, stderr)
+			}
+		}
+	}
+}
+
+// What does not fit side by side goes on a line below, and nothing but the last column is cut.
+func TestLayout(t *testing.T) {
+	t.Parallel()
+	rows := [][]string{
+		{"JOB", "STATE", "PAGES", "FAILED", "AGE", "FROM"},
+		{"jvmsncdti4iwrute7f6taweftuy", "completed_with_errors", "7/7", "1", "3h", "https://docs.example.org/3/tutorial/index.html"},
+	}
+	for bound, want := range map[int]string{
+		0:   "jvmsncdti4iwrute7f6taweftuy  completed_with_errors  7/7    1       3h   https://docs.example.org/3/tutorial/index.html\n",
+		100: "jvmsncdti4iwrute7f6taweftuy  completed_with_errors  7/7    1       3h   https://docs.example.org/3/…\n",
+		80: "jvmsncdti4iwrute7f6taweftuy  completed_with_errors  7/7    1       3h\n" +
+			"  https://docs.example.org/3/tutorial/index.html\n",
+		40: "jvmsncdti4iwrute7f6taweftuy\n  completed_with_errors  7/7    1\n  3h   https://docs.example.org/3/tutor…\n",
+	} {
+		widths, breaks := layout(rows, bound)
+		if got := tableRow(rows[1], widths, breaks, bound); got != want {
+			t.Errorf("%d columns:\n%swant\n%s", bound, got, want)
+		}
+	}
+}
+
+func TestURLText(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		url  client.URLInfo
+		want string
+	}{
+		{
+			client.URLInfo{URL: "http://a/", State: client.URLAccepted, FinalURL: "http://a/"},
+			"accepted   -               http://a/",
+		},
+		{
+			client.URLInfo{
+				URL: "http://a/x", State: client.URLSkipped, Reason: "robots", Rule: "Disallow: /x", DiscoveredOn: "http://a/",
+			},
+			"skipped    robots          http://a/x  by Disallow: /x  linked from http://a/",
+		},
+		{
+			client.URLInfo{URL: "http://a/o", State: client.URLSkipped, Reason: "alias", AliasOf: "http://a/", FinalURL: "http://a/n"},
+			"skipped    alias           http://a/o  same page as http://a/",
+		},
+		{
+			client.URLInfo{URL: "http://a/f", State: client.URLFailed, Reason: "http_404", FinalURL: "http://a/g", Message: "Gone."},
+			"failed     http_404        http://a/f  leads to http://a/g  Gone.",
+		},
+	} {
+		if got := urlText(&tt.url); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
 }

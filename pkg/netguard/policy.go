@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -66,6 +67,9 @@ func Parse(private string) (Policy, error) {
 
 // add takes one entry into p, or returns the rule it breaks and what to do.
 func (p *Policy) add(entry string) (rule, msg string) {
+	if strings.Contains(entry, "://") {
+		return "scheme", schemeMessage(entry)
+	}
 	if strings.Contains(entry, "/") {
 		pre, err := netip.ParsePrefix(entry)
 		switch {
@@ -115,6 +119,26 @@ func (p *Policy) add(entry string) (rule, msg string) {
 	}
 	p.hosts[hostPort{name, uint16(port)}] = true
 	return "", ""
+}
+
+// schemeMessage says what an entry that is a URL should be: the host of it with a port,
+// that of its scheme where it names none.
+func schemeMessage(entry string) string {
+	const message = "is a URL: write address:port or name:port alone, without a scheme or path."
+	u, err := url.Parse(entry)
+	if err != nil {
+		return message
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	meant := net.JoinHostPort(u.Hostname(), port)
+	scratch := Policy{sockets: map[netip.AddrPort]bool{}, hosts: map[hostPort]bool{}}
+	if rule, _ := scratch.add(meant); rule != "" {
+		return message
+	}
+	return "is a URL: did you mean " + meant + "?"
 }
 
 // allows reports whether the policy lets a private address be dialled for a

@@ -95,13 +95,35 @@ func TestParseReportsEveryFault(t *testing.T) {
 	}
 	// ::/64 and [::]-like networks are odd but well formed: no fault.
 	want := []string{
-		"cidr", "cidr", "port", "port", "port", "zone", "zone", "cidr", "host", "host", "host", "cidr", "host", "host",
+		"cidr", "scheme", "port", "port", "port", "zone", "zone", "cidr", "host", "host", "host", "cidr", "host", "host",
 	}
 	if diff := cmp.Diff(want, rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s\n%v", diff, err)
 	}
 	if !strings.Contains(f.Fields[0].Message, "10.0.0.0/8") {
 		t.Errorf("message %q does not say which network was meant", f.Fields[0].Message)
+	}
+}
+
+// Whoever copies the URL of a site is told the entry that it stands for.
+func TestParseGuessesFromURL(t *testing.T) {
+	t.Parallel()
+	for entry, want := range map[string]string{
+		"http://127.0.0.1:8731/":       "did you mean 127.0.0.1:8731?",
+		"HTTP://intranet/a/b?c":        "did you mean intranet:80?",
+		"https://registry.internal":    "did you mean registry.internal:443?",
+		"http://[fd00::7]:8080/":       "did you mean [fd00::7]:8080?",
+		"redis://10.0.0.7":             "without a scheme or path",
+		"http://10.0.0.7:0/":           "without a scheme or path",
+		"http://a b/":                  "without a scheme or path",
+		"http://":                      "without a scheme or path",
+		"http://[fe80::1%25eth0]:80/x": "without a scheme or path",
+	} {
+		_, err := Parse(entry)
+		f, ok := errors.AsType[*crawl.Fault](err)
+		if !ok || len(f.Fields) != 1 || f.Fields[0].Rule != "scheme" || !strings.Contains(f.Fields[0].Message, want) {
+			t.Errorf("%q: %v, want %q", entry, err, want)
+		}
 	}
 }
 

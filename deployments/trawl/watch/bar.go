@@ -2,20 +2,18 @@ package watch
 
 import (
 	"io"
-	"os"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/term"
 )
 
 // redrawEvery is quick enough for an eye to see steady movement and slow enough for a
 // terminal behind ssh.
 const redrawEvery = 100 * time.Millisecond
 
-// unbounded is the width that mpb is told where it cannot ask: each row is cut to the
-// width of the options before mpb sees it.
+// unbounded is the width and height that mpb is told where it cannot ask: each row is cut
+// to the width of the options before mpb sees it.
 const unbounded = 1 << 14
 
 // bar draws a model on a terminal until it is closed.
@@ -26,8 +24,7 @@ type bar struct {
 
 // newBar begins to draw m.
 func newBar(o Options, m *model) *bar {
-	options := append(terminalOptions(o.Out), mpb.WithRefreshRate(redrawEvery))
-	b := &bar{progress: mpb.New(options...)}
+	b := &bar{progress: mpb.New(mpb.WithConsoleWriter(&console{out: o.Out}), mpb.WithRefreshRate(redrawEvery))}
 	r := &painter{o: o, model: m}
 	// A total of 0 never completes by itself: the end is what close says.
 	added, err := b.progress.Add(0, mpb.BarFillerFunc(r.first), mpb.BarFillerTrim(),
@@ -37,21 +34,6 @@ func newBar(o Options, m *model) *bar {
 	}
 	b.bar = added
 	return b
-}
-
-// terminalOptions lets mpb ask a real terminal for its size. One that has none to tell, as
-// a container's may, would be given a bar of no lines; it is drawn for as well, and so is a
-// writer that stands for a terminal in a test.
-func terminalOptions(out io.Writer) []mpb.ContainerOption {
-	if f, ok := out.(*os.File); ok {
-		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
-			return []mpb.ContainerOption{mpb.WithOutput(f)}
-		}
-	}
-	return []mpb.ContainerOption{
-		mpb.WithOutput(struct{ io.Writer }{out}), // hides the file from mpb
-		mpb.ForceTTY(), mpb.WithAutoRefresh(), mpb.WithWidth(unbounded),
-	}
 }
 
 // above hands whole lines to the goroutine that draws, which writes them in front of the

@@ -107,6 +107,7 @@ func shownJobs() []struct {
 			j.Queued, j.Active, j.Deferred = 0, 0, 58
 		})},
 		{"running for a worker", running("worker")},
+		{"running for robots.txt", running("robots")},
 		{"running for what is new", running("moon_phase")},
 		{"running begun", with(running(""), func(j *client.Job) {
 			*j = client.Job{State: client.Running, Total: 1, Active: 1, StartedAt: begin, Spec: siteSpec()}
@@ -140,6 +141,11 @@ func shownJobs() []struct {
 		{"failed", with(ended(client.Failed, "seed_failed"), func(j *client.Job) {
 			j.Total, j.Processed, j.Accepted, j.Failed, j.Skipped, j.Bytes = 1, 1, 0, 1, 0, 0
 			j.FailedByType, j.SkippedByReason, j.RefusedByReason = map[string]int64{"dns": 1}, nil, nil
+		})},
+		{"failed at its seed", with(ended(client.Failed, "seed_failed"), func(j *client.Job) {
+			j.Total, j.Processed, j.Accepted, j.Failed, j.Skipped, j.Bytes = 2, 2, 0, 2, 0, 0
+			j.FailedByType, j.SkippedByReason, j.RefusedByReason = map[string]int64{"timeout": 2}, nil, nil
+			j.Error = "https://docs.python.org/3/library/a-long-path/to-a-page/that-is-slow.html: No answer within 30 s."
 		})},
 		{"failed inside", with(ended(client.Failed, "internal"), func(j *client.Job) {
 			j.Error = "The job could not be read."
@@ -183,6 +189,42 @@ func TestRowsLookAsTheyShould(t *testing.T) {
 		}
 	}
 	golden(t, "rows.txtar", got)
+}
+
+// When no status comes any more the bar does not go on as if all were well.
+func TestSilenceIsShown(t *testing.T) {
+	t.Parallel()
+	m, now := modelOf(running(""))
+	m.silence = 10 * time.Second
+	if s := m.snapshot(now.Add(9 * time.Second)); s.silent != 0 {
+		t.Errorf("silent for %v before it is time", s.silent)
+	}
+	for width, want := range map[int]string{
+		100: "docs.python.org  " + strings.Repeat("━", 16) + strings.Repeat("─", 22) +
+			"   42/100  no answer from the server for 14 s",
+		80: "docs.python.org  ━━━━━━━╸──────────   42/100  no answer from the server for 14 s",
+		60: "━━━━━━━━━━━━━──────────────────   42/100  no answer for 14 s",
+		40: "━━━━╸──────   42/100  no answer for 14 s",
+		20: "42/100 no answer",
+	} {
+		got := rows(m.snapshot(now.Add(14*time.Second+100*time.Millisecond)), width, false)[0]
+		if got != want {
+			t.Errorf("%d columns: %q, wanted %q", width, got, want)
+		}
+	}
+	if got := silenceText(2*time.Minute, 40); got != "no answer for 2 min" {
+		t.Errorf("%q", got)
+	}
+	j := running("")
+	m.update(&j, now.Add(20*time.Second))
+	if got := rows(m.snapshot(now.Add(20*time.Second)), 80, false)[0]; !strings.Contains(got, "pages/s") {
+		t.Errorf("the server answers again, and the bar says %q", got)
+	}
+	j.State = client.Completed
+	m.update(&j, now.Add(21*time.Second))
+	if s := m.snapshot(now.Add(time.Hour)); s.silent != 0 {
+		t.Error("a job that ended is silent")
+	}
 }
 
 func TestPlainLinesLookAsTheyShould(t *testing.T) {

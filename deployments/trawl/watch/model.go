@@ -14,8 +14,15 @@ import (
 // which would fill a log.
 const briefWait = 2 * time.Second
 
-// waitsForWorker is what the service says of a job that no worker has taken.
-const waitsForWorker = "worker"
+// What the service says of a job that no worker has taken, and of one whose sites are to
+// say first what may be crawled.
+const (
+	waitsForWorker = "worker"
+	waitsForRobots = "robots"
+)
+
+// isInitial reports whether every job waits so for a moment when it begins, which is not worth a word.
+func isInitial(wait string) bool { return wait == waitsForWorker || wait == waitsForRobots }
 
 // model is what is known of the job that is shown.
 type model struct {
@@ -27,7 +34,10 @@ type model struct {
 	started time.Time // by our own clock; zero before the job began
 	held    string    // a brief wait that was seen lately
 	heldAt  time.Time
-	idle    time.Time // since when no worker takes it; zero while one does
+	idle    time.Time // since when it waits for what every job waits for a moment; zero while it does not
+
+	silence time.Duration // see Options.Silence
+	at      time.Time     // when the last status came
 }
 
 // snapshot is all that is drawn, at one moment. Its text is clean and its counts are not negative.
@@ -46,6 +56,7 @@ type snapshot struct {
 	rated    bool    // whether rate is known
 	begun    bool    // whether elapsed means something
 	elapsed  time.Duration
+	silent   time.Duration // since the last status; 0 while they come
 }
 
 // seen reports whether there is anything to show.
@@ -66,13 +77,14 @@ func (m *model) update(job *client.Job, now time.Time) {
 	if isBrief(job.WaitingFor) {
 		m.held, m.heldAt = job.WaitingFor, now
 	}
-	if job.WaitingFor != waitsForWorker {
+	switch {
+	case !isInitial(job.WaitingFor):
 		m.idle = time.Time{}
-	} else if m.idle.IsZero() {
+	case m.idle.IsZero() || job.WaitingFor != m.job.WaitingFor:
 		m.idle = now
 	}
 	m.meter.add(now, max(job.Processed, 0))
-	m.job, m.known = *job, true
+	m.job, m.known, m.at = *job, true, now
 }
 
 // begin notes when the job began by our own clock, which may be hours away from that of the
@@ -107,8 +119,11 @@ func (m *model) snapshot(now time.Time) snapshot {
 		s.elapsed = max(now.Sub(m.started), 0)
 	}
 	s.rate, s.rated = m.meter.rate(now)
-	if j.State.Terminal() {
+	switch silent := now.Sub(m.at); {
+	case j.State.Terminal():
 		s.finish(&j)
+	case m.silence > 0 && silent >= m.silence:
+		s.silent = silent
 	}
 	return s
 }
@@ -137,8 +152,8 @@ func (m *model) hint(now time.Time) hint {
 	if j.State == client.Running && j.WaitingFor == "" && now.Sub(m.heldAt) < briefWait {
 		j.WaitingFor = m.held
 	}
-	if j.WaitingFor == waitsForWorker && now.Sub(m.idle) < briefWait {
-		j.WaitingFor = "" // every job waits for a worker when it begins
+	if isInitial(j.WaitingFor) && now.Sub(m.idle) < briefWait {
+		j.WaitingFor = ""
 	}
 	return hintOf(&j)
 }

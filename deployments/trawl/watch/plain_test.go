@@ -101,6 +101,45 @@ func TestPlainViewEndsWithTheLastCounts(t *testing.T) {
 	}
 }
 
+// A summary says how the job ended: no line says it before, and none while records still come.
+func TestPlainViewLeavesTheEndToTheSummary(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	v := New(Options{Out: &out, Summary: true})
+	w := v.Writer(&out)
+	v.Update(&client.Job{State: client.Running, Total: 1})
+	v.Update(&client.Job{State: client.Completed, Total: 1, Processed: 1, Accepted: 1})
+	fmt.Fprintln(w, "a record")
+	v.Close()
+	if got, want := out.String(), "trawl: running, 0 of 1 pages, 0 accepted, 0 failed, 0 skipped\na record\n"; got != want {
+		t.Errorf("%q, wanted %q", got, want)
+	}
+}
+
+// What every job waits for when it begins is said only when it lasts, of each wait anew.
+func TestFirstWaitsAreSaidWhenTheyLast(t *testing.T) {
+	t.Parallel()
+	m := &model{}
+	for _, c := range []struct {
+		at   time.Duration
+		wait string
+		want string
+	}{
+		{0, "worker", ""},
+		{1900 * time.Millisecond, "robots", ""},
+		{3 * time.Second, "robots", ""},
+		{4 * time.Second, "robots", "waits for robots.txt of its site"},
+		{5 * time.Second, "", ""},
+		{6 * time.Second, "robots", ""},
+	} {
+		j := running(c.wait)
+		m.update(&j, begin.Add(c.at))
+		if got := m.snapshot(begin.Add(c.at)).wait.long; got != c.want {
+			t.Errorf("after %v: %q, wanted %q", c.at, got, c.want)
+		}
+	}
+}
+
 func TestPlainViewPassesEverythingElseOn(t *testing.T) {
 	t.Parallel()
 	var out, other bytes.Buffer

@@ -61,7 +61,7 @@ func drawState() *rapid.Generator[client.State] {
 func drawJob() *rapid.Generator[client.Job] {
 	return rapid.Custom(func(t *rapid.T) client.Job {
 		n := func(name string) int64 { return drawCount().Draw(t, name) }
-		waits := rapid.SampledFrom([]string{"", "tenant_quota", "dispatch", "worker", "host_delay", "retry"})
+		waits := rapid.SampledFrom([]string{"", "tenant_quota", "dispatch", "worker", "host_delay", "retry", "robots"})
 		stops := rapid.SampledFrom([]string{"", "page_limit", "time_limit", "seed_failed", "internal"})
 		j := client.Job{
 			ID: drawText().Draw(t, "id"), State: drawState().Draw(t, "state"), Error: drawText().Draw(t, "error"),
@@ -100,14 +100,14 @@ func checkLine(t *rapid.T, painted string, width int) {
 func TestEveryRowFitsAndIsClean(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{}
+		m := &model{silence: time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "silence"))}
 		now := begin
 		for range rapid.IntRange(1, 4).Draw(t, "updates") {
 			j := drawJob().Draw(t, "job")
 			now = now.Add(time.Duration(rapid.Int64Range(-1e9, 1e11).Draw(t, "later")))
 			m.update(&j, now)
 		}
-		s := m.snapshot(now)
+		s := m.snapshot(now.Add(time.Duration(rapid.Int64Range(0, 1e13).Draw(t, "silent"))))
 		width := rapid.IntRange(1, 200).Draw(t, "width")
 		plain := rows(s, width, false)
 		painted := rows(s, width, true)

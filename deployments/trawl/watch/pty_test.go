@@ -146,7 +146,7 @@ queued · waits for a worker: none is running or all are busy`)
 			r.waitFor(t, `https://docs.python.org/3/a
 https://docs.python.org/3/b
 docs.python.org  `+strings.Repeat("━", 21)+strings.Repeat("─", 29)+`   42/100#
-40 accepted · 1 failed · 1 skipped · 56 queued · 2 active`)
+40 accepted · 1 failed · 1 skipped · 56 queued · 2 in progress`)
 
 			r.resize(t, 40, 12)
 			v.Note("narrower")
@@ -181,6 +181,50 @@ cancelled · 40 accepted · 1 failed · 1 skipped · 58 cancelled`)
 	}
 }
 
+// A terminal shows what is typed where the cursor is, which is below the bar. The bar is
+// drawn over it, from the first column on.
+func TestEchoIsDrawnOver(t *testing.T) {
+	t.Parallel()
+	for columns, bar := range map[int]string{
+		80: "docs.python.org  ━━━━━━━━━━━━━━╸──────────────────   42/100#\n" +
+			"40 accepted · 1 failed · 1 skipped · 56 queued · 2 in progress",
+		40: "━━━━━━━──────────   42/100#\n40 accepted · 1 failed · 1 skipped",
+	} {
+		t.Run(fmt.Sprintf("%d columns", columns), func(t *testing.T) {
+			t.Parallel()
+			r := newRealTerminal(t, columns, 12)
+			v := New(r.options(false))
+			defer v.Close()
+			j := running("")
+			j.StartedAt = time.Now()
+			v.Update(&j)
+			v.Note("above")
+			waitForBar := func(text string) {
+				crawltest.Eventually(t, within, "the bar alone, below "+text, func() bool {
+					return bars.ReplaceAllString(measured.ReplaceAllString(shownOn(r.vt), "#"), "━") ==
+						bars.ReplaceAllString(text+"\n"+bar, "━")
+				})
+			}
+			waitForBar("above")
+			// ^B is shown as ^C is, but the terminal does not throw away for it what was written.
+			for keys, last := range map[string]string{"\x02": "B", "typed keys, Z": "Z"} {
+				if _, err := r.ptm.WriteString(keys); err != nil {
+					t.Fatal(err)
+				}
+				crawltest.Eventually(t, within, "the echo of keys", func() bool {
+					return strings.Contains(r.written(), last)
+				})
+				waitForBar("above")
+			}
+			v.Note("after")
+			waitForBar("above\nafter")
+		})
+	}
+}
+
+// bars is a bar, whose length depends on how many columns the measured figures have.
+var bars = regexp.MustCompile(`[━╸─]+`)
+
 // A terminal that does not know its size, as in a container, gets a bar for 80 columns.
 func TestOnARealTerminalWithoutASize(t *testing.T) {
 	t.Parallel()
@@ -191,6 +235,6 @@ func TestOnARealTerminalWithoutASize(t *testing.T) {
 	v.Update(&j)
 	v.Close()
 	crawltest.Eventually(t, within, "a bar", func() bool {
-		return strings.HasSuffix(shownOn(r.vt), "\n40 accepted · 1 failed · 1 skipped · 56 queued · 2 active")
+		return strings.HasSuffix(shownOn(r.vt), "\n40 accepted · 1 failed · 1 skipped · 56 queued · 2 in progress")
 	})
 }

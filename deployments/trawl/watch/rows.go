@@ -32,7 +32,11 @@ const maxLeft = 100 * time.Hour
 // rows draws a snapshot: one row, or two where there is room. No row is wider than width.
 func rows(s snapshot, width int, color bool) []string {
 	width = max(width, 1)
-	lines := []line{plainText(strings.TrimSpace(fraction(s)) + " " + s.words.state)}
+	state := s.words.state
+	if s.silent > 0 {
+		state = "no answer"
+	}
+	lines := []line{plainText(strings.TrimSpace(fraction(s)) + " " + state)}
 	if width >= narrowFrom {
 		lines = []line{barRow(s, width), statusRow(s, width)}
 	}
@@ -71,6 +75,9 @@ func barRow(s snapshot, width int) line {
 
 // barFigures are the numbers behind the bar.
 func barFigures(s snapshot, width int) []string {
+	if s.silent > 0 {
+		return []string{fraction(s), silenceText(s.silent, width)}
+	}
 	unit := " pages/s"
 	if width < wideFrom {
 		unit = "/s"
@@ -87,6 +94,19 @@ func barFigures(s snapshot, width int) []string {
 		parts = append(parts, "~"+leftText(left)+" left")
 	}
 	return parts
+}
+
+// silenceText says that what is shown is as it was, and not how it goes.
+func silenceText(d time.Duration, width int) string {
+	from := ""
+	if width >= wideFrom {
+		from = " from the server"
+	}
+	since := longDuration(d.Round(time.Second))
+	if d < time.Minute {
+		since = strconv.Itoa(int(d/time.Second)) + " s"
+	}
+	return "no answer" + from + " for " + since
 }
 
 // timeLeft guesses when the job will have ended, where that can be guessed: no more links
@@ -235,7 +255,7 @@ func countPieces(s snapshot, zeros bool) []piece {
 		{s.failed, "failed", zeros, failed, 3},
 		{s.skipped, "skipped", zeros, unstyled, 6},
 		{s.queued, "queued", waiting, unstyled, 7},
-		{s.active, "active", waiting, unstyled, 9},
+		{s.active, inProgress, waiting, unstyled, 9},
 		{s.deferred, "deferred", false, unstyled, 8},
 		{s.cancelled, "cancelled", false, unstyled, 4},
 	} {

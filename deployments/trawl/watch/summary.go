@@ -49,18 +49,35 @@ func Summarize(w io.Writer, job *client.Job, failed []client.PageError, o Summar
 		return
 	}
 	var b strings.Builder
-	for _, l := range summaryLines(job, failed, o.Width) {
-		if o.Width > 0 {
-			l = l.cut(o.Width)
+	for _, block := range summaryBlocks(job, failed, o.Width) {
+		for _, l := range block.wrap(o.Width, block.hang) {
+			if o.Width > 0 {
+				l = l.cut(o.Width) // a word may be too long
+			}
+			b.WriteString(l.paint(o.Color) + "\n")
 		}
-		b.WriteString(l.paint(o.Color) + "\n")
 	}
 	_, _ = io.WriteString(w, b.String()) // a summary that cannot be written has nobody to tell
 }
 
-// summaryLines lays a summary out; width below 1 is no bound.
-func summaryLines(j *client.Job, failed []client.PageError, width int) []line {
-	out := headLines(j, width)
+// block is one fact. On a narrow terminal it takes several lines, and is told whole.
+type block struct {
+	line
+	hang int // columns by which all lines but the first are indented
+}
+
+// plainBlock is a block of one style.
+func plainBlock(hang int, text string) block { return block{plainText(text), hang} }
+
+// Indentations, in columns: of what follows a head, and of what is below a fact.
+const (
+	headHang = 2
+	deepHang = 4
+)
+
+// summaryBlocks lays a summary out; width below 1 is no bound.
+func summaryBlocks(j *client.Job, failed []client.PageError, width int) []block {
+	out := headBlocks(j, width)
 	for _, g := range []struct {
 		name   string
 		look   style
@@ -70,67 +87,66 @@ func summaryLines(j *client.Job, failed []client.PageError, width int) []line {
 		{"skipped", unstyled, j.SkippedByReason},
 		{"refused", unstyled, j.RefusedByReason},
 	} {
-		if counts := countList(g.counts, width-summaryIndent); counts != "" {
-			out = append(out, line{{text: fmt.Sprintf("  %-9s ", g.name), style: g.look}, {text: counts}})
+		if counts := countList(g.counts); counts != "" {
+			out = append(out, namedBlocks(g.name, g.look, counts, width)...)
 		}
 	}
-	if j.Error != "" {
-		out = append(out, line{{text: fmt.Sprintf("  %-9s ", "error"), style: red}, {text: Clean(j.Error)}})
+	if j.Error != "" && !toldBy(failed, j.Error) {
+		out = append(out, namedBlocks("error", red, Clean(j.Error), width)...)
 	}
-	return append(out, failureLines(j, failed, width)...)
+	return append(out, failureBlocks(j, failed, width)...)
 }
 
-// summaryIndent is where the counts of a group begin.
-const summaryIndent = len("  refused   ")
+// toldBy reports whether a failed page that is shown tells the error of the job, which is
+// that of its seed then.
+func toldBy(failed []client.PageError, fault string) bool {
+	return slices.ContainsFunc(failed[:min(len(failed), shownFailures)], func(f client.PageError) bool {
+		return f.Message != "" && strings.HasSuffix(fault, f.Message)
+	})
+}
 
-// headLines say what became of the job: in one line, or in more where one is too short or
+// namedBlocks are a fact behind its name, or below it where there is no room for both.
+func namedBlocks(name string, look style, text string, width int) []block {
+	if width > 0 && width < narrowFrom {
+		return []block{
+			{line{{text: "  " + name, style: look}}, headHang},
+			plainBlock(deepHang, strings.Repeat(" ", deepHang)+text),
+		}
+	}
+	label := fmt.Sprintf("  %-9s ", name)
+	return []block{{line{{text: label, style: look}, {text: text}}, len(label)}}
+}
+
+// headBlocks say what became of the job: in one line, or in more where one is too short or
 // there is a reason to tell.
-func headLines(j *client.Job, width int) []line {
+func headBlocks(j *client.Job, width int) []block {
 	w := stateWords(j)
 	if !j.State.Terminal() {
 		w.state = "still " + w.state
 	}
 	state := line{{text: w.state, style: w.style}}
-	when, counts, hint := ran(j), headCounts(j), ""
+	when, counts, hint := glued(ran(j)), strings.Join(headCounts(j), " "), ""
 	if j.State.Terminal() {
 		hint = endHint(j).long
 	}
 	if hint == "" {
-		state = append(state, span{text: when})
-		one := append(slices.Clone(state), span{text: ": " + strings.Join(counts, " ")})
-		if width < 1 || one.columns() <= width {
-			return []line{one}
+		if when != "" {
+			state = append(state, span{text: " " + when})
 		}
-		return append([]line{state}, filled("", counts, width)...)
+		one := append(slices.Clone(state), span{text: ": " + counts})
+		if width < 1 || one.columns() <= width {
+			return []block{{one, headHang}}
+		}
+		return []block{{state, headHang}, plainBlock(headHang, "  "+counts)}
 	}
 	sep := "; "
 	if j.State == client.Failed {
 		sep = ": "
 	}
 	if when != "" {
-		when = strings.TrimSpace(when) + ":"
+		when += ": "
 	}
-	return append([]line{append(state, span{text: sep + hint})}, filled(when, counts, width)...)
-}
-
-// filled writes words behind a beginning on as many indented lines as they need: what became
-// of a job is told whole, on a narrow terminal as well. Width below 1 is no bound.
-func filled(begin string, words []string, width int) []line {
-	const indent = "  "
-	var out []line
-	at := indent + begin
-	for _, w := range words {
-		sep := ""
-		if strings.TrimSpace(at) != "" {
-			sep = " "
-		}
-		if sep != "" && width > 0 && columns(at+sep+w) > width {
-			out = append(out, plainText(at))
-			at, sep = indent, ""
-		}
-		at += sep + w
-	}
-	return append(out, plainText(at))
+	return []block{{append(state, span{text: sep + hint}), headHang}, plainBlock(headHang, "  "+when+counts)}
 }
 
 // ran words how long the job ran.
@@ -140,11 +156,11 @@ func ran(j *client.Job) string {
 	case !j.State.Terminal():
 		return ""
 	case ok && (j.State == client.Completed || j.State == client.CompletedWithErrors):
-		return " in " + longDuration(d)
+		return "in " + longDuration(d)
 	case ok:
-		return " after " + longDuration(d)
+		return "after " + longDuration(d)
 	case j.StartedAt.IsZero() && j.State == client.Cancelled:
-		return " before it began"
+		return "before it began"
 	default:
 		return ""
 	}
@@ -162,7 +178,7 @@ func headCounts(j *client.Job) []string {
 		{j.Skipped, "skipped"},
 		{j.Cancelled, "cancelled"},
 		{j.Queued, "queued"},
-		{j.Active, "active"},
+		{j.Active, inProgress},
 		{j.Deferred, "deferred"},
 	} {
 		if c.n > 0 {
@@ -176,39 +192,33 @@ func headCounts(j *client.Job) []string {
 	for i := range len(parts) - 1 {
 		parts[i] += ","
 	}
-	of := "of " + strconv.FormatInt(j.Total, 10) + " " + urls
-	if j.Bytes <= 0 {
-		return append(parts, of)
+	parts = append(parts, "of "+strconv.FormatInt(j.Total, 10)+" "+urls)
+	if j.Bytes > 0 {
+		parts[len(parts)-1] += ","
+		parts = append(parts, byteSize(j.Bytes))
 	}
-	return append(parts, of+",", byteSize(j.Bytes))
+	for i, part := range parts {
+		parts[i] = glued(part)
+	}
+	return parts
 }
 
-// countList writes counts by number and then name. Those that do not fit are left out
-// whole, because a number that is cut is another number; width below 1 is no bound.
-func countList(counts map[string]int64, width int) string {
+// countList writes counts by number and then name, no number apart from its name.
+func countList(counts map[string]int64) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
-	s := ""
+	var items []string
 	for _, name := range names {
-		if counts[name] <= 0 {
-			continue
+		if counts[name] > 0 {
+			items = append(items, glued(Clean(name)+" "+strconv.FormatInt(counts[name], 10)))
 		}
-		item := Clean(name) + " " + strconv.FormatInt(counts[name], 10)
-		if s == "" {
-			s = item
-			continue
-		}
-		if width > 0 && columns(s+", "+item+", "+ellipsis) > width {
-			return s + ", " + ellipsis
-		}
-		s += ", " + item
 	}
-	return s
+	return strings.Join(items, ", ")
 }
 
-// failureLines name the first failed pages.
-func failureLines(j *client.Job, failed []client.PageError, width int) []line {
+// failureBlocks name the first failed pages.
+func failureBlocks(j *client.Job, failed []client.PageError, width int) []block {
 	shown := failed[:min(len(failed), shownFailures)]
 	if len(shown) == 0 {
 		return nil
@@ -224,9 +234,33 @@ func failureLines(j *client.Job, failed []client.PageError, width int) []line {
 	for _, f := range shown {
 		typeWidth = max(typeWidth, columns(kindOf(f)))
 	}
-	out := []line{plainText(title)}
+	out := []block{plainBlock(headHang, title)}
 	for _, f := range shown {
-		out = append(out, failureLine(f, typeWidth, width))
+		if width > 0 && width < wideFrom {
+			out = append(out, narrowFailure(f, width)...)
+			continue
+		}
+		l := failureLine(f, typeWidth, width)
+		if width > 0 {
+			l = l.cut(width)
+		}
+		out = append(out, block{line: l})
+	}
+	return out
+}
+
+// narrowFailure is one failed page on a terminal that has no room for it in one line.
+func narrowFailure(f client.PageError, width int) []block {
+	margin := strings.Repeat(" ", deepHang)
+	out := []block{
+		{line{{text: "  "}, {text: kindOf(f), style: red}}, deepHang},
+		plainBlock(deepHang, cut(margin+Clean(cmp.Or(f.SourceURL, f.URL)), width)),
+	}
+	if message := strings.TrimSpace(failureMessage(f)); message != "" {
+		out = append(out, plainBlock(deepHang, margin+message))
+	}
+	if f.DiscoveredOn != "" {
+		out = append(out, plainBlock(deepHang, cut(margin+"linked from "+Clean(f.DiscoveredOn), width)))
 	}
 	return out
 }

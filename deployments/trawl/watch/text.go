@@ -174,6 +174,85 @@ func (l line) cut(width int) line {
 	return out
 }
 
+// glue is a space at which a line is not broken. [Clean] leaves none, so that each that is
+// met is ours.
+const glue = '\u00a0'
+
+// glued returns s as one word that is not broken.
+func glued(s string) string { return strings.ReplaceAll(s, " ", string(glue)) }
+
+// cell is one character of a line.
+type cell struct {
+	char  rune
+	style style
+}
+
+// wrap breaks l between words into lines of at most width columns; what follows the first
+// is indented by indent. A word that is wider stays whole. Width below 1 is no bound.
+func (l line) wrap(width, indent int) []line {
+	var cells []cell
+	for _, s := range l {
+		for _, r := range s.text {
+			cells = append(cells, cell{r, s.style})
+		}
+	}
+	var out []line
+	margin := 0
+	for {
+		n := len(cells)
+		if width > 0 {
+			n = lineEnd(cells, width-margin)
+		}
+		out = append(out, lineOf(cells[:n], margin))
+		for n < len(cells) && cells[n].char == ' ' {
+			n++
+		}
+		if cells = cells[n:]; len(cells) == 0 {
+			return out
+		}
+		margin = indent
+	}
+}
+
+// lineEnd returns how many of cells stand on one line of so many columns.
+func lineEnd(cells []cell, columns int) int {
+	end, at, begun := 0, 0, false
+	for i, c := range cells {
+		if c.char == ' ' && begun {
+			if at > columns && end > 0 {
+				return end
+			}
+			if end = i; at > columns {
+				return end
+			}
+		}
+		begun = begun || c.char != ' '
+		at += runewidth.RuneWidth(c.char)
+	}
+	if at > columns && end > 0 {
+		return end
+	}
+	return len(cells)
+}
+
+// lineOf returns cells as a line behind a margin.
+func lineOf(cells []cell, margin int) line {
+	out := line{{text: strings.Repeat(" ", margin)}}
+	for i := 0; i < len(cells); {
+		from := i
+		var text strings.Builder
+		for ; i < len(cells) && cells[i].style == cells[from].style; i++ {
+			r := cells[i].char
+			if r == glue {
+				r = ' '
+			}
+			text.WriteRune(r)
+		}
+		out = append(out, span{text.String(), cells[from].style})
+	}
+	return out
+}
+
 // paint returns l as it is written; without color there is no escape in it.
 func (l line) paint(color bool) string {
 	var b strings.Builder

@@ -1,6 +1,10 @@
 package watch
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 func TestCleanKeepsTextAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -47,5 +51,36 @@ func TestLinesForATerminalAreCleaned(t *testing.T) {
 				t.Errorf("with colours %q, wanted %q", got, c.coloured)
 			}
 		})
+	}
+}
+
+// A line is broken between words only, keeps its colours, and is indented from the second on.
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	l := line{{text: "  failed ", style: red}, {text: glued("http 404") + ", dns, " + glued("例え 2")}}
+	for _, c := range []struct {
+		width, indent int
+		want          []string
+	}{
+		{0, 4, []string{"  failed http 404, dns, 例え 2"}},
+		{30, 4, []string{"  failed http 404, dns, 例え 2"}},
+		{29, 4, []string{"  failed http 404, dns,", "    例え 2"}},
+		{17, 2, []string{"  failed", "  http 404, dns,", "  例え 2"}},
+		{12, 4, []string{"  failed", "    http 404,", "    dns,", "    例え 2"}},
+		{1, 0, []string{"  failed", "http 404,", "dns,", "例え 2"}},
+	} {
+		var got []string
+		for _, part := range l.wrap(c.width, c.indent) {
+			got = append(got, part.paint(false))
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%d columns:\n%s", c.width, diff)
+		}
+	}
+	if got, want := l.wrap(12, 0)[0].paint(true), "\x1b[31m  failed\x1b[m"; got != want {
+		t.Errorf("%q, wanted %q", got, want)
+	}
+	if got := (line{}).wrap(10, 2); len(got) != 1 || got[0].columns() != 0 {
+		t.Errorf("an empty line became %v", got)
 	}
 }

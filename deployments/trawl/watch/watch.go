@@ -23,6 +23,12 @@ type Options struct {
 	Terminal bool
 	Color    bool       // whether colours may be used; only on a terminal
 	Width    func() int // columns of the terminal now; nil or below 1 means 80
+
+	// Silence is how long no status may come until the bar says so in place of what it
+	// measures; 0 says nothing.
+	Silence time.Duration
+	// Summary says that a summary of the ended job follows, to which plain lines leave its end.
+	Summary bool
 }
 
 // defaultWidth is that of a terminal that does not tell its own, in columns.
@@ -57,7 +63,7 @@ func New(o Options) *View {
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
-	return &View{o: o}
+	return &View{o: o, model: model{silence: o.Silence}}
 }
 
 // Update shows the status of the job as it is now. A status for nil, and one that comes
@@ -74,6 +80,7 @@ func (v *View) Update(job *client.Job) {
 	now := time.Now()
 	v.model.update(job, now)
 	switch {
+	case !v.o.Terminal && v.o.Summary && job.State.Terminal():
 	case !v.o.Terminal:
 		v.plainLine(v.plain.next(v.model.snapshot(now), now))
 	case v.bar == nil:
@@ -104,8 +111,11 @@ func (v *View) Close() {
 		v.bar.close()
 		return
 	}
-	if !v.o.Terminal && v.model.seen() {
-		v.plainLine(v.plain.last(v.model.snapshot(time.Now())))
+	if v.o.Terminal || !v.model.seen() {
+		return
+	}
+	if s := v.model.snapshot(time.Now()); !v.o.Summary || !s.state.Terminal() {
+		v.plainLine(v.plain.last(s))
 	}
 }
 

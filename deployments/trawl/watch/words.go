@@ -59,6 +59,18 @@ func stopWords(reason string) string {
 // worded returns a name of the API as a person reads it.
 func worded(name string) string { return strings.ReplaceAll(Clean(name), "_", " ") }
 
+// inProgress are the pages that the API calls active: taken by a worker, which fetches them
+// or keeps them until their host may be asked.
+const inProgress = "in progress"
+
+// Waiting says for a person why a job that has not ended makes no progress; "" when it does.
+func Waiting(job *client.Job) string {
+	if job.State.Terminal() || job.WaitingFor == "" {
+		return ""
+	}
+	return waitHint(job).long
+}
+
 // hintOf says why a job makes no progress, and what to do where something can be done, or
 // why it ended as it did.
 func hintOf(j *client.Job) hint {
@@ -102,6 +114,8 @@ func waitHint(j *client.Job) hint {
 			long += " (" + shortDuration(j.Spec.Delay) + " between requests)"
 		}
 		return hint{long: long, short: "waits for its host", brief: true}
+	case waitsForRobots:
+		return hint{long: "waits for robots.txt of its site", short: "waits for robots.txt"}
 	case "retry":
 		return hint{long: "waits to try failed pages again", short: "waits for a retry", brief: true}
 	default:
