@@ -185,20 +185,22 @@ func recordOf(p *crawl.Page) record {
 
 // failure is one page that failed.
 type failure struct {
-	SourceURL    string     `json:"source_url"`
-	URL          string     `json:"url" doc:"Where it failed."`
-	ErrorType    crawl.Code `json:"error_type"`
-	Status       *int       `json:"status" doc:"The HTTP status; null without an answer."`
-	Message      string     `json:"message"`
-	Attempts     int        `json:"attempts"`
-	DiscoveredOn *string    `json:"discovered_on"`
-	Depth        int        `json:"depth"`
-	At           string     `json:"at" format:"date-time"`
+	SourceURL    string            `json:"source_url"`
+	URL          string            `json:"url" doc:"Where it failed."`
+	ErrorType    crawl.Code        `json:"error_type"`
+	Status       *int              `json:"status" doc:"The HTTP status; null without an answer."`
+	Headers      map[string]string `json:"headers" doc:"Of the answer: those that help to find out why, by lower-case name."`
+	Message      string            `json:"message"`
+	Attempts     int               `json:"attempts"`
+	DiscoveredOn *string           `json:"discovered_on"`
+	Depth        int               `json:"depth"`
+	At           string            `json:"at" format:"date-time"`
 }
 
 func failureOf(f *crawl.Failure) failure {
 	return failure{
 		SourceURL: f.SourceURL, URL: f.URL, ErrorType: f.ErrorType, Status: unlessZero(f.Status), Message: f.Message,
+		Headers:  orEmpty(f.Headers),
 		Attempts: f.Attempts, DiscoveredOn: unlessZero(f.DiscoveredOn), Depth: f.Depth, At: timestamp(f.At),
 	}
 }

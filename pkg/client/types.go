@@ -167,15 +167,16 @@ type Record struct {
 
 // PageError is one page that failed for good.
 type PageError struct {
-	SourceURL    string    `json:"source_url"`
-	URL          string    `json:"url"` // where it failed
-	ErrorType    string    `json:"error_type"`
-	Status       int       `json:"status"` // of the HTTP answer; 0 without one
-	Message      string    `json:"message"`
-	Attempts     int       `json:"attempts"`
-	DiscoveredOn string    `json:"discovered_on"`
-	Depth        int       `json:"depth"`
-	At           time.Time `json:"at"`
+	SourceURL    string            `json:"source_url"`
+	URL          string            `json:"url"` // where it failed
+	ErrorType    string            `json:"error_type"`
+	Status       int               `json:"status"`  // of the HTTP answer; 0 without one
+	Headers      map[string]string `json:"headers"` // of the answer that help to find out why, by lower-case name
+	Message      string            `json:"message"`
+	Attempts     int               `json:"attempts"`
+	DiscoveredOn string            `json:"discovered_on"`
+	Depth        int               `json:"depth"`
+	At           time.Time         `json:"at"`
 
 	// Raw is the whole as the service sent it, with what this version does not know.
 	Raw json.RawMessage `json:"-"`

@@ -62,15 +62,17 @@ type Page struct {
 
 // Failure is the record of a page that failed.
 type Failure struct {
-	SourceURL    string    `json:"source_url"`
-	URL          string    `json:"url"` // where it failed
-	ErrorType    Code      `json:"error_type"`
-	Status       int       `json:"status,omitempty"` // 0 without an answer
-	Message      string    `json:"message"`
-	Attempts     int       `json:"attempts"`
-	DiscoveredOn string    `json:"discovered_on,omitempty"`
-	Depth        int       `json:"depth,omitempty"`
-	At           time.Time `json:"at,omitzero"`
+	SourceURL string `json:"source_url"`
+	URL       string `json:"url"` // where it failed
+	ErrorType Code   `json:"error_type"`
+	Status    int    `json:"status,omitempty"` // 0 without an answer
+	// Headers are those of the answer that help to find out why; no secrets are among them.
+	Headers      map[string]string `json:"headers,omitempty"`
+	Message      string            `json:"message"`
+	Attempts     int               `json:"attempts"`
+	DiscoveredOn string            `json:"discovered_on,omitempty"`
+	Depth        int               `json:"depth,omitempty"`
+	At           time.Time         `json:"at,omitzero"`
 }
 
 // Link is one link of a page, with the verdict of the job's rules: Refused is

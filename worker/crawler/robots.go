@@ -249,6 +249,10 @@ func (t *turn) permit(p *page) bool {
 	case t.sl.Plan.IgnoreRobots:
 		return true
 	case st.rules != nil:
+		if d, _ := st.rules.CrawlDelay(); d > maxCrawlDelay && p.host.delay < maxCrawlDelay {
+			t.log.WarnContext(t.io, "the Crawl-delay of a site is longer than what is honoured",
+				slog.String("origin", p.url.Origin()), slog.String("asked", d.String()), slog.String("honoured", maxCrawlDelay.String()))
+		}
 		p.host.delay = max(p.host.delay, st.delay())
 		ok, rule := st.rules.Allowed(p.url.RequestURI())
 		if ok {

@@ -342,6 +342,32 @@ func TestRetryAfterIsTheHosts(t *testing.T) {
 	}
 }
 
+// However often a host asks to be left alone, in either form, that costs no page a try.
+func TestRetryAfterBurnsNoTry(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, crawltest.Any(t))
+	var asked atomic.Int32
+	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch n := asked.Add(1); {
+		case n > 2*3:
+		case n%2 == 0:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			w.Header().Set("Retry-After", time.Now().Add(2*time.Second).UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	b.worker(t, nil)
+	job := b.submit(t, list(1), s.URL+"/a")
+	if j := b.ended(t, job, time.Minute); j.Accepted != 1 {
+		t.Errorf("ended as %+v", j)
+	}
+	if p := b.records(t, job); len(p) != 1 || p[0].Attempts != 1 {
+		t.Errorf("recorded as %+v, want one attempt after %d requests", p, asked.Load())
+	}
+}
+
 // Two jobs share the slots of a host: the one that came first cannot keep the other
 // from it, however many pages it has (promise 8).
 func TestSecondJobOfAHost(t *testing.T) {

@@ -24,10 +24,16 @@ const (
 // it may be too busy to send, is not waited for.
 type trouble struct {
 	mu    sync.Mutex
-	inRow map[string]int
+	inRow map[string]row
 }
 
-func newTrouble() *trouble { return &trouble{inRow: map[string]int{}} }
+// row is a row of failures.
+type row struct {
+	n     int
+	since time.Time
+}
+
+func newTrouble() *trouble { return &trouble{inRow: map[string]row{}} }
 
 // failed answers for how long the host is to be left alone after another failure.
 func (t *trouble) failed(host string, code crawl.Code) time.Duration {
@@ -42,12 +48,26 @@ func (t *trouble) failed(host string, code crawl.Code) time.Duration {
 	if len(t.inRow) >= troubleHosts {
 		clear(t.inRow)
 	}
-	t.inRow[host]++
-	over := t.inRow[host] - troubleFrom
+	now := t.inRow[host]
+	if now.n++; now.n == 1 {
+		now.since = time.Now()
+	}
+	t.inRow[host] = now
+	over := now.n - troubleFrom
 	if over < 0 {
 		return 0
 	}
 	return min(troubleFirst<<min(over, 10), troubleMost)
+}
+
+// lasts answers for how long the host has failed.
+func (t *trouble) lasts(host string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := t.inRow[host]; now.n > 0 {
+		return time.Since(now.since)
+	}
+	return 0
 }
 
 // worked says that the host answered.

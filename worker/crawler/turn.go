@@ -390,6 +390,9 @@ func (t *turn) settle(x *store.Exchange) {
 			}
 		case r.back || t.lost || r.again && t.winding:
 			t.giveBack(r.page, r.wait)
+			if r.slow > 0 {
+				x.Slow = append(x.Slow, store.HostDelay{Host: r.page.host.name, Wait: r.slow})
+			}
 			t.c.o.Metrics.pages.WithLabelValues("released").Inc()
 		case r.again:
 			again = append(again, r.page)

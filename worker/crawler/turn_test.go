@@ -81,7 +81,7 @@ header: Location: /loop
 		t.Fatal(err)
 	}
 	for _, x := range failures.Failures {
-		if x.Message == "" || x.At.IsZero() || x.Attempts != 1 {
+		if x.Message == "" || x.At.IsZero() || x.Attempts != 1 || x.Status != 0 && x.Headers["content-type"] == "" {
 			t.Errorf("failure without a word for a person: %+v", x)
 		}
 	}

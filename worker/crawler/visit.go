@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"example.com/trawl/pkg/crawl"
@@ -23,6 +24,8 @@ const (
 	retryBase = time.Second
 	// retryMost bounds what a Retry-After can ask for.
 	retryMost = 5 * time.Minute
+	// askedMost is for how long a host may answer with Retry-After and nothing else.
+	askedMost = 15 * time.Minute
 )
 
 // hopRefusedError is a redirect that the job's rules, or the site's, do not let through.
@@ -78,9 +81,15 @@ func (t *turn) visit(p *page) (r result) {
 	case err != nil && t.fetches.Err() != nil:
 		r.back = true
 	case err != nil:
-		r.slow = max(t.failed(p, err, &r.commit), t.c.trouble.failed(p.host.name, crawl.CodeOf(err)))
+		r.slow = t.c.trouble.failed(p.host.name, crawl.CodeOf(err))
+		if wait := t.askedToWait(p, err); wait > 0 {
+			r.back, r.wait, r.slow = true, wait, max(wait, r.slow)
+			p.waits = crawl.WaitingRetry
+			break
+		}
+		r.slow = max(r.slow, t.failed(p, err, &r.commit))
 		if r.commit.Failed != nil && !res.Final.IsZero() {
-			r.commit.Failed.URL = res.Final.String()
+			r.commit.Failed.URL, r.commit.Failed.Headers = res.Final.String(), telling(res.Header)
 		}
 	case !res.Redirect.IsZero():
 		t.c.trouble.worked(p.host.name)
@@ -206,6 +215,44 @@ func distinct(links []crawl.Link) []crawl.Link {
 		seen[l.Key] = struct{}{}
 		return again
 	})
+}
+
+// tellingHeaders are those of an answer by which a person finds out why it was no page:
+// who answered, what it is, where it points and when to come again. Set-Cookie and the
+// like may hold secrets.
+var tellingHeaders = []string{
+	"Server", "Via", "Content-Type", "Location", "Retry-After", "WWW-Authenticate", "X-Cache", "Cf-Ray",
+}
+
+// tellingMost bounds the value of one, in bytes.
+const tellingMost = 200
+
+// telling returns the telling headers of an answer, by lower-case name; nil for none.
+func telling(h http.Header) map[string]string {
+	var out map[string]string
+	for _, name := range tellingHeaders {
+		if value := h.Get(name); value != "" {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[strings.ToLower(name)] = strings.ToValidUTF8(value[:min(len(value), tellingMost)], "\uFFFD")
+		}
+	}
+	return out
+}
+
+// askedToWait answers for how long a host that takes no requests now wants to be left
+// alone, 0 when it does not say so: that costs the page no try. A host that says it for
+// longer than that is not waited for any more.
+func (t *turn) askedToWait(p *page, err error) time.Duration {
+	var f *crawl.Fault
+	if !errors.As(err, &f) || f.RetryAfter <= 0 || t.c.trouble.lasts(p.host.name) > askedMost {
+		return 0
+	}
+	if f.Status != http.StatusTooManyRequests && f.Status != http.StatusServiceUnavailable {
+		return 0
+	}
+	return min(f.RetryAfter, retryMost)
 }
 
 // failed decides between another try and the end of a page, and answers for how long its
