@@ -195,8 +195,14 @@ func (f *fakeJobs) URLs(ctx context.Context, ref crawl.JobRef, q store.URLQuery)
 	all := f.urls[ref]
 	begin := min(q.From.Offset, int64(len(all)))
 	end := min(begin+int64(q.Limit), int64(len(all)))
+	var found []store.URLEntry
+	for _, u := range all[begin:end] {
+		if q.URL.IsZero() || u.URL == q.URL.String() {
+			found = append(found, u)
+		}
+	}
 	return store.URLPage{
-		URLs: all[begin:end], Next: store.URLPlace{Container: "refused", Offset: end}, More: end < int64(len(all)),
+		URLs: found, Next: store.URLPlace{Container: "refused", Offset: end}, More: end < int64(len(all)),
 		Ended: f.jobs[ref].State.Terminal(),
 	}, f.err
 }

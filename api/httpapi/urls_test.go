@@ -34,7 +34,8 @@ func TestURLs(t *testing.T) {
 		{State: store.PageRefused, Reason: "depth", Limit: 2},
 		{From: store.URLPlace{Container: "refused", Offset: 2}, Limit: 100},
 	}
-	if d := cmp.Diff(want, b.queries); d != "" {
+	same := cmp.Comparer(func(a, b crawl.URL) bool { return a == b })
+	if d := cmp.Diff(want, b.queries, same); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	ended := b.jobs[ref]
@@ -60,6 +61,33 @@ func TestURLs(t *testing.T) {
 	}
 }
 
+// One URL is looked for page by page within one request, up to a bound.
+func TestURLsOfOneURL(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ref := b.add("a", crawl.Completed)
+	at := "/v1/jobs/" + ref.ID + "/urls?url=http://site.test/wanted"
+	for i := range urlCalls*pageLimitMax + 1 {
+		b.urls[ref] = append(b.urls[ref], store.URLEntry{URL: fmt.Sprint("http://site.test/", i), State: crawl.PageAccepted})
+	}
+	var got page[knownURL]
+	b.call("GET", at, "").decode(t, 200, &got)
+	if len(got.Items) != 0 || !got.HasMore || len(b.queries) != urlCalls {
+		t.Fatalf("after %d calls: %d items, more %t", len(b.queries), len(got.Items), got.HasMore)
+	}
+	for _, q := range b.queries {
+		if q.URL.String() != "http://site.test/wanted" || q.Limit != pageLimitMax {
+			t.Fatalf("asked for %+v", q)
+		}
+	}
+	b.urls[ref] = append(b.urls[ref], store.URLEntry{URL: "http://site.test/wanted", State: crawl.PageSkipped, Reason: "robots"})
+	b.call("GET", at+"&cursor="+*got.NextCursor, "").decode(t, 200, &got)
+	if len(got.Items) != 1 || *got.Items[0].Reason != "robots" {
+		t.Errorf("got %+v", got)
+	}
+	b.call("GET", "/v1/jobs/"+ref.ID+"/urls?url=not%20one", "").wantProblem(t, 422, crawl.CodeInvalid)
+}
+
 // All faults of a query at once. A cursor of another list is none, nor is one of this list
 // with another filter.
 func TestURLsQueryFaults(t *testing.T) {
@@ -72,7 +100,7 @@ func TestURLsQueryFaults(t *testing.T) {
 		status int
 		want   []string
 	}{
-		{"state=done&reason=Not+Found&limit=0&url=x", 422, []string{"url:unknown", "state:enum", "limit:range", "reason:format"}},
+		{"state=done&reason=Not+Found&limit=0&url=x", 422, []string{"state:enum", "limit:range", "url:url", "reason:format"}},
 		{"state=queued&reason=robots", 422, []string{"reason:exclusive"}},
 		{"state=accepted&reason=http_404", 422, []string{"reason:exclusive"}},
 		{"state=skipped&reason=robots", 200, nil},

@@ -371,7 +371,7 @@ func TestParameters(t *testing.T) {
 		"/v1/jobs":              {"created_after", "cursor", "limit", "state", "tag"},
 		"/v1/jobs/{id}/records": {"cursor", "limit"},
 		"/v1/jobs/{id}/errors":  {"cursor", "limit"},
-		"/v1/jobs/{id}/urls":    {"cursor", "limit", "reason", "state"},
+		"/v1/jobs/{id}/urls":    {"cursor", "limit", "reason", "state", "url"},
 		"/v1/jobs/{id}/result":  {"format"},
 		"/v1/jobs/{id}":         nil,
 	} {

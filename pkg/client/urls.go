@@ -64,7 +64,8 @@ type URLsQuery struct {
 	// Reason is that for which URLs were skipped or refused, or failed: a name of
 	// [Job.SkippedByReason], [Job.RefusedByReason] or [Job.FailedByType].
 	Reason   string
-	PageSize int // how many are read at once, 1 to 1,000; 0 means the service's default
+	URL      string // only this one, however it is spelled
+	PageSize int    // how many are read at once, 1 to 1,000; 0 means the service's default
 }
 
 // URLs walks the URLs that a job knows, by state, from queued to refused: what answers why
@@ -81,7 +82,7 @@ func (c *Client) URLs(ctx context.Context, id string, q URLsQuery) iter.Seq2[URL
 }
 
 // URLPage reads one page of the URLs that a job knows: for who keeps the cursor between
-// runs. An empty cursor begins at the first; a cursor is of one State and Reason.
+// runs. An empty cursor begins at the first; a cursor is of one State, Reason and URL.
 func (c *Client) URLPage(ctx context.Context, id, cursor string, q URLsQuery) (*Page[URLInfo], error) {
 	r, err := ofJob(urlsOf, http.MethodGet, id, "/urls")
 	if err != nil {
@@ -93,6 +94,9 @@ func (c *Client) URLPage(ctx context.Context, id, cursor string, q URLsQuery) (*
 	}
 	if q.Reason != "" {
 		r.query.Set("reason", q.Reason)
+	}
+	if q.URL != "" {
+		r.query.Set("url", q.URL)
 	}
 	return page[URLInfo](ctx, c, r)
 }

@@ -105,6 +105,16 @@ func TestURLsOfTheService(t *testing.T) {
 	if u := missing[site+"/terms"]; u.State != client.URLRefused || u.Rule != "/terms" || u.Depth == 0 {
 		t.Errorf("a page that is excluded: %+v in %+v", u, missing)
 	}
+	found := 0
+	for u, err := range c.URLs(ctx, job.ID, client.URLsQuery{URL: site + "/./lost#x"}) {
+		if err != nil || u.URL != site+"/lost" || u.Reason != "http_404" {
+			t.Errorf("one URL: %+v, %v", u, err)
+		}
+		found++
+	}
+	if found != 1 {
+		t.Errorf("one URL was found %d times", found)
+	}
 	judged, err := c.Preview(ctx, spec, site+"/terms", site+"/lost")
 	if err != nil || len(judged) != 2 || judged[0].Reason != "excluded" || judged[0].Rule != "/terms" || !judged[1].Admitted {
 		t.Errorf("%+v, %v", judged, err)

@@ -57,8 +57,11 @@ type URLQuery struct {
 	// Reason is that for which URLs were skipped or refused, or the type of the error for
 	// which they failed; empty for any. Without State it asks for all three.
 	Reason crawl.Reason
-	From   URLPlace // URLPage.Next of the page before; zero for the first
-	Limit  int      // 1 to 1000
+	// URL asks for the entries of one URL, however it is spelled; the zero URL for all. A
+	// page has those of the Limit entries that were looked at.
+	URL   crawl.URL
+	From  URLPlace // URLPage.Next of the page before; zero for the first
+	Limit int      // 1 to 1000
 }
 
 // URLPlace is a place in a list of URLs: the container and how many of its entries
@@ -170,6 +173,9 @@ func (s *Store) URLs(ctx context.Context, j crawl.JobRef, q URLQuery) (URLPage, 
 			}
 		}
 	}
+	if !q.URL.IsZero() {
+		l.keep(q.URL)
+	}
 	explain(l.URLs, str(a[4]))
 	return l.URLPage, s.resolve(ctx, j, &l)
 }
@@ -193,6 +199,24 @@ func (s *Store) resolve(ctx context.Context, j crawl.JobRef, l *ledger) error {
 		}
 	}
 	return nil
+}
+
+// keep leaves the entries of one URL.
+func (l *ledger) keep(wanted crawl.URL) {
+	key, n := wanted.Key(), 0
+	for i := range l.URLs {
+		// Most URLs are spelled in one way, and most are another one.
+		same := l.URLs[i].URL == wanted.String()
+		if !same {
+			u, err := crawl.ParseURL(l.URLs[i].URL)
+			same = err == nil && u.PolitenessHost() == wanted.PolitenessHost() && u.Key() == key
+		}
+		if same {
+			l.URLs[n], l.parents[n], l.aliased[n] = l.URLs[i], l.parents[i], l.aliased[i]
+			n++
+		}
+	}
+	l.URLs, l.parents, l.aliased = l.URLs[:n], l.parents[:n], l.aliased[:n]
 }
 
 // add reads an entry of a container, the n-th of a sequence.

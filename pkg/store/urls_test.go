@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -357,6 +358,14 @@ func TestURLsOfManyRecords(t *testing.T) {
 			if u.Seq != int64(i)+1 {
 				t.Fatalf("entry %d is of record %d", i, u.Seq)
 			}
+		}
+		// One of them, spelled in another way.
+		u, err := crawl.ParseURL(strings.Replace(all[1500].URL, "http://site", "HTTP://SITE", 1) + "#there")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := walk(t.Context(), t, f.Store, n.Job, URLQuery{URL: u}, 333); !cmp.Equal(got, all[1500:1501]) {
+			t.Errorf("asked for one URL: %+v, want %+v", got, all[1500])
 		}
 		for reason, want := range map[crawl.Reason]int{"timeout": pages/2 + 1, "http_404": 0, "time": 0} {
 			if got := walk(t.Context(), t, f.Store, n.Job, URLQuery{Reason: reason}, 100); len(got) != want {
