@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ type crawlCommand struct {
 	UserAgent    string         `name:"user-agent" placeholder:"TEXT" help:"What the crawler calls itself, as ExampleBot/1.0 (+https://example.org/bot)."`
 
 	Tags []string `name:"tag" sep:"none" placeholder:"TAG" help:"A label to find the job by. May be repeated."`
-	Key  string   `name:"idempotency-key" placeholder:"ID" help:"Names the submission on a server: the same ID with the same input is the same job."`
+	Key  *string  `name:"idempotency-key" placeholder:"ID" help:"Names the submission on a server: the same ID with the same input is the same job."`
 
 	outputFlags
 	progressFlags
@@ -109,8 +110,11 @@ func (c *crawlCommand) check(onServer bool) error {
 		faults = append(faults, "Give a URL to crawl: the built-in site is not on the server "+
 			"(without --url and TRAWL_URL it is crawled here).")
 	}
-	if !onServer && c.Key != "" {
+	switch {
+	case !onServer && c.Key != nil:
 		faults = append(faults, "--idempotency-key: it is for a server, which --url or TRAWL_URL names.")
+	case c.Key != nil && !idempotencyKey.MatchString(*c.Key):
+		faults = append(faults, "--idempotency-key: give 1 to 255 visible ASCII characters.")
 	}
 	// Zero stands for the default further on, and would be taken for it in silence.
 	if c.MaxPages != nil && *c.MaxPages < 1 {
@@ -157,6 +161,9 @@ func (c *crawlCommand) followFaults() []string {
 	}
 	return faults
 }
+
+// idempotencyKey matches what names a submission, as the client takes it.
+var idempotencyKey = regexp.MustCompile(`^[!-~]{1,255}$`)
 
 // spec returns what is submitted. Scope and sitemap are left out where they are the default:
 // given, they would be refused for a list of pages.

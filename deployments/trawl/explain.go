@@ -170,9 +170,13 @@ func (c call) connection(err error) string {
 		certificate *tls.CertificateVerificationError
 		record      tls.RecordHeaderError
 		timeout     net.Error
+		proxy       *net.OpError
 	)
 	const other = "--url or TRAWL_URL names another."
 	switch {
+	case errors.As(err, &proxy) && proxy.Op == "proxyconnect":
+		return "The proxy that HTTPS_PROXY or HTTP_PROXY names does not work: " + proxy.Err.Error() +
+			". Correct it, or name the host of " + c.url + " in NO_PROXY."
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "Nothing answers at " + c.url + ". Is it running? `" + c.self + " up` starts one; " + other
 	case errors.As(err, &dns) && dns.IsNotFound:

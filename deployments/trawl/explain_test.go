@@ -124,6 +124,11 @@ func TestExplain(t *testing.T) {
 			"slow", at, context.DeadlineExceeded, "The server at https://trawl.example does not answer in time. Try " +
 				"again; --url or TRAWL_URL names another.",
 		},
+		{
+			"proxy", at, &net.OpError{Op: "proxyconnect", Net: "tcp", Err: dial(syscall.ECONNREFUSED)},
+			"The proxy that HTTPS_PROXY or HTTP_PROXY names does not work: dial tcp: connect: connection refused. " +
+				"Correct it, or name the host of https://trawl.example in NO_PROXY.",
+		},
 		{"other", at, io.ErrUnexpectedEOF, "The server at https://trawl.example cannot be asked: read: unexpected EOF"},
 		{"inside", call{}, io.ErrUnexpectedEOF, "The crawler inside this process does not answer: read: unexpected EOF"},
 	} {

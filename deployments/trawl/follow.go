@@ -3,15 +3,21 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"example.com/trawl/deployments/trawl/watch"
 	"example.com/trawl/pkg/client"
+	"example.com/trawl/pkg/netguard"
 )
 
 // Bounds of what a person waits for.
@@ -44,6 +50,10 @@ type run struct {
 	// that failed notStopped says why.
 	stopped    *client.Job
 	notStopped error
+	unread     error // why the rest of the pages was given up after an interrupt
+
+	seen      atomic.Pointer[client.Job] // the last status that was shown
+	cancelled atomic.Pointer[client.Job] // what the server answered to a cancel; nil while it has not
 }
 
 // crawl submits spec, follows the job to its end and says what became of it.
@@ -52,12 +62,10 @@ func (c *crawlCommand) crawl(ctx context.Context, s *session, srv *server, spec 
 	for _, url := range c.URLs {
 		at.inputs = append(at.inputs, shownURL(url))
 	}
-	job, err := c.submit(ctx, s, srv, spec)
+	key := cmp.Or(valueOf(c.Key), rand.Text()) // known here, to come back to a job whose answer is lost
+	job, err := submit(ctx, s, srv, spec, key)
 	if err != nil {
-		if s.interrupted() && srv.url != "" {
-			s.sayf("Left before the server answered. The job may be there all the same: see `%s list`.", s.self)
-		}
-		return at.explain(err)
+		return unsubmitted(s, at, key, err)
 	}
 	at.job = job.ID
 	r := &run{s: s, srv: srv, at: at, show: show, out: c.open(s, show.writer), follows: !c.NoFollow}
@@ -66,39 +74,10 @@ func (c *crawlCommand) crawl(ctx context.Context, s *session, srv *server, spec 
 	}
 	last, err := r.follow(ctx)
 	if err == nil && c.Format == formatJSON && (last.Records > 0 || !r.out.keeps()) {
-		err = writeDocument(ctx, r.srv, r.at, r.out)
+		err = r.document(ctx)
 	}
 	show.close()
 	return r.finish(ctx, last, errors.Join(err, r.out.close()))
-}
-
-// submit submits spec. An interrupt leaves it the time for an answer that is on its way.
-func (c *crawlCommand) submit(
-	ctx context.Context, s *session, srv *server, spec client.Spec,
-) (*client.Submission, error) {
-	ctx, cancel := context.WithTimeout(ctx, callWithin)
-	defer cancel()
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
-		select {
-		case <-over:
-			return
-		case <-s.asked:
-		}
-		timer := time.NewTimer(lateAnswer)
-		defer timer.Stop()
-		select {
-		case <-over:
-		case <-timer.C:
-			cancel()
-		}
-	}()
-	var options []client.SubmitOption
-	if c.Key != "" {
-		options = append(options, client.IdempotencyKey(c.Key))
-	}
-	return srv.Submit(ctx, spec, options...)
 }
 
 // announce says which job it is: a person may leave and come back.
@@ -124,10 +103,22 @@ func (r *run) abandon(ctx context.Context) {
 	r.stopped = job
 }
 
-// cancel cancels the job.
+// cancel cancels the job, and remembers what the server says.
 func (r *run) cancel(ctx context.Context) error {
-	_, err := cancelJob(ctx, r.srv, r.at.job)
+	job, err := cancelJob(ctx, r.srv, r.at.job)
+	if err == nil {
+		r.cancelled.Store(job)
+	}
 	return err
+}
+
+// latest returns the newest status of the job that is known, nil for none.
+func (r *run) latest() *client.Job {
+	seen, answer := r.seen.Load(), r.cancelled.Load()
+	if seen != nil && seen.State.Terminal() {
+		return seen
+	}
+	return cmp.Or(answer, seen)
 }
 
 // follow shows the job and writes its pages until both are at their end, and returns its
@@ -143,15 +134,17 @@ func (r *run) follow(ctx context.Context) (*client.Job, error) {
 		case <-r.s.asked:
 			if err := r.obey(ctx, over); err != nil {
 				drop(err)
+				r.s.expire()
 			}
 		}
 	})
+	r.out.until = following.Done()
 	var last *client.Job
 	g, both := errgroup.WithContext(following)
 	g.Go(func() (err error) {
 		f := follow(r.show, r.s.silence)
 		defer f.stop()
-		last, err = r.srv.Wait(both, r.at.job, f.seen)
+		last, err = r.srv.Wait(both, r.at.job, r.seen.Store, f.seen)
 		return r.at.explain(err)
 	})
 	if r.out.format != formatJSON {
@@ -160,7 +153,11 @@ func (r *run) follow(ctx context.Context) (*client.Job, error) {
 	err := g.Wait()
 	close(over)
 	obeying.Wait()
-	if cause := context.Cause(following); cause != nil && errors.Is(err, context.Canceled) {
+	cause := context.Cause(following)
+	switch {
+	case r.unread != nil:
+		err = r.unread // which of the two ends first is chance
+	case cause != nil && errors.Is(err, context.Canceled):
 		err = cause
 	}
 	return last, err
@@ -168,14 +165,14 @@ func (r *run) follow(ctx context.Context) (*client.Job, error) {
 
 // obey cancels the job because a person asked for it, and bounds the time that the rest takes.
 func (r *run) obey(ctx context.Context, over <-chan struct{}) error {
-	r.show.note("Cancelling; press Ctrl-C again to leave at once.")
+	r.saySoon("Cancelling; press Ctrl-C again to leave at once.")
 	if err := r.cancel(ctx); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return failuref("The job %s could not be cancelled, and may go on: %w", r.at.job, r.at.explain(err))
+		return failuref("The job %s could not be cancelled: %w%s", r.at.job, r.at.explain(err), r.mayGoOn())
 	}
-	timer := time.NewTimer(drainWithin)
+	timer := time.NewTimer(r.s.drain)
 	defer timer.Stop()
 	select {
 	case <-over:
@@ -185,6 +182,49 @@ func (r *run) obey(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
+// saySoon shows a sentence, and waits only a moment for that: where standard output and
+// standard error are one pipe that nobody reads the job is to be cancelled all the same.
+func (r *run) saySoon(text string) {
+	shown := make(chan struct{})
+	go func() {
+		r.show.note(text)
+		close(shown)
+	}()
+	timer := time.NewTimer(leaveWithin)
+	defer timer.Stop()
+	select {
+	case <-shown:
+	case <-timer.C:
+	}
+}
+
+// mayGoOn says, as a further line, what can be done about a job that was not cancelled; the
+// one inside this process ends with it.
+func (r *run) mayGoOn() string {
+	if r.srv.url == "" {
+		return ""
+	}
+	return "\nThe job may go on: `" + r.s.self + " cancel " + r.at.job + "`."
+}
+
+// document writes the whole result. An interrupt ends that; after one that cancelled the job
+// there is a while for it.
+func (r *run) document(ctx context.Context) error {
+	bounded, cancel := r.s.rest(ctx, r.s.drain)
+	defer cancel()
+	r.out.until = bounded.Done()
+	err := writeDocument(bounded, r.srv, r.at, r.out)
+	if _, unwritten := errors.AsType[*outputError](err); err == nil || unwritten || bounded.Err() == nil {
+		return err
+	}
+	r.s.expire()
+	text := "Left before the document was whole"
+	if r.srv.url != "" {
+		text += ": `" + r.s.self + " results --format json " + r.at.job + "` reads it again"
+	}
+	return failuref("%s.", text)
+}
+
 // records writes the pages of the job as they come. When they cannot be written the job is
 // for nobody, and is cancelled.
 func (r *run) records(ctx, both context.Context) error {
@@ -192,7 +232,11 @@ func (r *run) records(ctx, both context.Context) error {
 		if err != nil {
 			return r.at.explain(err)
 		}
-		if err := r.out.record(&record); err != nil {
+		switch err := r.out.record(&record); {
+		case errors.Is(err, errUnread): // after an interrupt, which cancels the job
+			r.unread = err
+			return err
+		case err != nil:
 			r.abandon(ctx)
 			return err
 		}
@@ -207,7 +251,7 @@ func (r *run) finish(ctx context.Context, last *client.Job, err error) error {
 		return exitError(exitInterrupted)
 	}
 	if fault, ok := errors.AsType[*outputError](err); ok {
-		return r.unwritten(ctx, cmp.Or(r.stopped, last), fault)
+		return r.unwritten(ctx, cmp.Or(r.stopped, last, r.cancelled.Load()), fault)
 	}
 	if r.srv.url != "" && errors.Is(err, client.CodeNotFound) {
 		err = r.forgotten()
@@ -240,15 +284,23 @@ func (r *run) unwritten(ctx context.Context, last *client.Job, fault *outputErro
 		r.s.complain(fault.Error())
 		code, job = exitError(exitFailed), "The job "
 	}
+	if r.s.interrupted() {
+		code = exitError(exitInterrupted)
+	}
 	switch {
+	case last == nil && r.notStopped != nil:
+		r.s.complain(r.notStopped.Error() + r.mayGoOn())
 	case last == nil:
-		r.s.complain(r.notStopped.Error())
+		r.leave()
 	case r.srv.url == "":
 		summarise(ctx, r.s, r.srv, last, r.show.color)
 	default:
 		ended := " had ended with "
-		if last.State == client.Cancelled {
+		switch {
+		case last.State == client.Cancelled:
 			ended = " was cancelled after "
+		case !last.State.Terminal():
+			ended = " is being cancelled after "
 		}
 		r.s.sayf("%s%s%s%s; `%s results %[2]s` has them.", job, last.ID, ended, counted(last.Records, "record", "records"), r.s.self)
 	}
@@ -270,8 +322,16 @@ func (r *run) forgotten() error {
 
 // leave says what happens to a job whose person leaves at once.
 func (r *run) leave() {
-	if r.srv.url != "" {
-		r.s.sayf("Left. The job goes on being cancelled on the server: `%s status %s`.", r.s.self, r.at.job)
+	job, id := r.latest(), r.at.job
+	switch {
+	case r.srv.url == "":
+	case job != nil && job.State.Terminal():
+		r.s.sayf("Left. The job had ended, %s with %s: `%s results %s`.",
+			stateText(job), counted(job.Records, "record", "records"), r.s.self, id)
+	case r.cancelled.Load() != nil:
+		r.s.sayf("Left. The job goes on being cancelled on the server: `%s status %s`.", r.s.self, id)
+	default:
+		r.s.sayf("Left.%s", strings.Replace(r.mayGoOn(), "\n", " ", 1))
 	}
 }
 
@@ -309,14 +369,34 @@ func (r *run) advise(last *client.Job) {
 func summarise(ctx context.Context, s *session, srv *server, last *client.Job, color bool) {
 	var failed []client.PageError
 	if last.Failed > 0 {
-		ctx, cancel := context.WithTimeout(ctx, callWithin)
+		bounded, cancel := s.rest(ctx, lateAnswer)
 		defer cancel()
-		page, err := srv.ErrorPage(ctx, last.ID, "", shownFailures)
+		bounded, stop := context.WithTimeout(bounded, callWithin)
+		defer stop()
+		page, err := srv.ErrorPage(bounded, last.ID, "", shownFailures)
 		if err == nil { // the counts tell the most of it without
 			failed = page.Items
 		}
 	}
+	if srv.url == "" {
+		last, failed = localWords(last, failed)
+	}
 	watch.Summary(s.stderr, last, failed, color)
+}
+
+// operatorAdvice is what the crawler says of an address that is private: to who runs a server.
+var operatorAdvice = regexp.MustCompile(`the operator can add \S+ to ` + netguard.Setting + `\.`)
+
+// localWords returns a job and its failed pages with advice for who crawls without a server.
+func localWords(job *client.Job, failed []client.PageError) (*client.Job, []client.PageError) {
+	const advice = "name that host on the command line too."
+	told := *job
+	told.Error = operatorAdvice.ReplaceAllLiteralString(told.Error, advice)
+	failed = slices.Clone(failed)
+	for i := range failed {
+		failed[i].Message = operatorAdvice.ReplaceAllLiteralString(failed[i].Message, advice)
+	}
+	return &told, failed
 }
 
 // codeOf returns the exit code of a crawl by the state that its job ended in.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -60,7 +61,9 @@ func (c *urlsCommand) Run(ctx context.Context, s *session) error {
 	defer cancel()
 	none := true
 	query := client.URLsQuery{State: client.URLState(c.State), Reason: c.Reason}
-	for u, err := range srv.URLs(ctx, c.ID, query) {
+	for u, err := range paged(ctx, callWithin, func(ctx context.Context) iter.Seq2[client.URLInfo, error] {
+		return srv.URLs(ctx, c.ID, query)
+	}) {
 		if err != nil {
 			return s.callOf(srv, c.ID).explain(err)
 		}

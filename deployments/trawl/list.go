@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +60,9 @@ func (c *listCommand) Run(ctx context.Context, s *session) error {
 	defer cancel()
 	query := client.JobsQuery{State: client.State(c.State), Tag: c.Tag, PageSize: min(c.Limit, maxPageSize)}
 	var jobs []client.Job
-	for job, err := range srv.Jobs(ctx, query) {
+	for job, err := range paged(ctx, callWithin, func(ctx context.Context) iter.Seq2[client.Job, error] {
+		return srv.Jobs(ctx, query)
+	}) {
 		if err != nil {
 			return s.callOf(srv, "").explain(err)
 		}

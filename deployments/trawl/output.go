@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"example.com/trawl/deployments/trawl/watch"
 	"example.com/trawl/pkg/client"
@@ -28,8 +30,11 @@ type outputFlags struct {
 
 // check finds what would only fail after a job was accepted. It changes nothing.
 func (f *outputFlags) check() error {
-	if f.Output == "-" {
+	switch f.Output {
+	case "-":
 		return nil
+	case "":
+		return failuref("--output: the name is empty: name a file, or - for standard output.")
 	}
 	switch info, err := os.Stat(f.Output); {
 	case err == nil && info.IsDir():
@@ -41,8 +46,11 @@ func (f *outputFlags) check() error {
 		}
 		_ = file.Close() // nothing was written
 	}
-	if _, err := os.Stat(filepath.Dir(f.Output)); errors.Is(err, fs.ErrNotExist) {
+	switch info, err := os.Stat(filepath.Dir(f.Output)); {
+	case errors.Is(err, fs.ErrNotExist):
 		return failuref("--output: there is no directory %s: make it first.", filepath.Dir(f.Output))
+	case err == nil && !info.IsDir():
+		return failuref("--output: %s is no directory: name a file in one.", filepath.Dir(f.Output))
 	}
 	return nil
 }
@@ -56,7 +64,16 @@ type output struct {
 	file     *os.File  // nil for standard output, too
 	terminal bool      // whether a terminal shows it
 	records  int64     // written so far
+
+	// until ends what waits for a reader that does not read; nil waits for ever.
+	until <-chan struct{}
 }
+
+// writeWithin is how long one write may still take when all is to end.
+const writeWithin = leaveWithin / 2
+
+// errUnread says that a write was given up, since it was waited for long enough.
+var errUnread = errors.New("nobody reads it")
 
 // open returns the output. through is given standard output and returns the writer to use
 // in its place. A file is opened, and emptied, at the first byte for it: what it holds is
@@ -73,12 +90,38 @@ func (o *output) begin() error {
 	if o.w != nil {
 		return nil
 	}
-	file, err := os.Create(o.name)
+	file, err := o.create()
 	if err != nil {
 		return o.fault(err)
 	}
 	o.w, o.file, o.terminal = file, file, o.s.isTerminal(file)
 	return nil
+}
+
+// create opens the file for writing alone: a pipe that was opened for reading as well would
+// have this program for its reader. To open a pipe waits for its reader, for whom an
+// interrupt does not wait.
+func (o *output) create() (*os.File, error) {
+	type opening struct {
+		file *os.File
+		err  error
+	}
+	opened := make(chan opening, 1)
+	go func() {
+		file, err := os.OpenFile(o.name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+		opened <- opening{file, err}
+	}()
+	var asked <-chan struct{}
+	if info, err := os.Stat(o.name); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		asked = o.s.asked
+	}
+	select {
+	case got := <-opened:
+		return got.file, got.err
+	case <-o.until:
+	case <-asked:
+	}
+	return nil, errUnread // what is opened later ends with the process
 }
 
 // keeps reports whether there is a file that a document without a record would replace.
@@ -119,17 +162,77 @@ func (o *output) record(r *client.Record) error {
 
 // shown returns one JSON text in the form that is written.
 func (o *output) shown(raw []byte) []byte {
-	raw = bytes.TrimSpace(raw)
+	var line bytes.Buffer
+	if err := json.Compact(&line, raw); err == nil { // a gateway may have indented it
+		raw = line.Bytes()
+	}
 	if o.terminal {
 		return cleanJSON(raw)
 	}
 	return raw
 }
 
-// write writes one line.
+// write writes one line, or nothing of it where that can be undone.
 func (o *output) write(line []byte) error {
-	_, err := o.w.Write(append(bytes.Clone(line), '\n'))
-	return o.fault(err)
+	line = append(bytes.Clone(line), '\n')
+	w := o.w
+	return o.fault(o.patiently(func() error {
+		n, err := w.Write(line)
+		if err != nil {
+			takeBack(w, n)
+		}
+		return err
+	}))
+}
+
+// patiently waits for a write as long as there is a point in it.
+func (o *output) patiently(write func() error) error {
+	if o.until == nil {
+		return write()
+	}
+	written := make(chan error, 1)
+	go func() { written <- write() }()
+	select {
+	case err := <-written:
+		return err
+	case <-o.until:
+	}
+	timer := time.NewTimer(writeWithin) // most writes only need to be let
+	defer timer.Stop()
+	select {
+	case err := <-written:
+		return err
+	case <-timer.C:
+		return errUnread
+	}
+}
+
+// regular is what a file can do that is no pipe.
+type regular interface {
+	io.Seeker
+	Stat() (fs.FileInfo, error)
+	Truncate(size int64) error
+}
+
+// takeBack removes the n bytes that were written last from the end of a regular file: a
+// disk that is full takes half a line.
+func takeBack(w io.Writer, n int) {
+	f, ok := w.(regular)
+	if !ok {
+		return
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	end, err := f.Seek(0, io.SeekCurrent)
+	if err != nil || end != info.Size() {
+		return // what stands behind it is another's
+	}
+	whole := end - int64(n)
+	if err := f.Truncate(whole); err == nil {
+		_, _ = f.Seek(whole, io.SeekStart) // nothing more is written
+	}
 }
 
 // document writes a whole document as it comes.
@@ -137,7 +240,7 @@ func (o *output) document(r io.Reader) error {
 	if err := o.begin(); err != nil {
 		return err
 	}
-	w := &writeFault{w: o.w}
+	w := &writeFault{o: o}
 	if o.terminal {
 		whole, err := io.ReadAll(r)
 		if err != nil {
@@ -155,14 +258,22 @@ func (o *output) document(r io.Reader) error {
 // writeFault remembers what failed while writing: a copy does not tell it from what failed
 // while reading.
 type writeFault struct {
-	w   io.Writer
+	o   *output
 	err error
 }
 
 // Write implements io.Writer.
-func (f *writeFault) Write(b []byte) (n int, err error) {
-	n, f.err = f.w.Write(b)
-	return n, f.err
+func (f *writeFault) Write(b []byte) (int, error) {
+	w, n := f.o.w, make(chan int, 1)
+	f.err = f.o.patiently(func() error {
+		written, err := w.Write(b)
+		n <- written
+		return err
+	})
+	if errors.Is(f.err, errUnread) {
+		return 0, f.err
+	}
+	return <-n, f.err
 }
 
 // outputError says that what was found could not be written.

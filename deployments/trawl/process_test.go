@@ -334,7 +334,7 @@ func TestSecondCtrlC(t *testing.T) {
 	if took := time.Since(begin); took > cancelWithin-2*time.Second {
 		t.Errorf("it left after %v", took)
 	}
-	p.WaitFor(within, `The job goes on being cancelled on the server: .trawl status j1.`)
+	p.WaitFor(within, `Left\. The job may go on: .trawl cancel j1.\.`)
 }
 
 // Ctrl-C ends what only looks, and leaves the job alone.

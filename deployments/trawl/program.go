@@ -26,6 +26,10 @@ const (
 // leaveWithin is how long a command may still tidy up after the second signal.
 const leaveWithin = 500 * time.Millisecond
 
+// tidyWithin is how long it may after the first, when what it waited for did not come: the
+// crawler of this process is stopped meanwhile.
+const tidyWithin = stopWithin + 2*time.Second
+
 // program is one run of the command as a value: everything that it takes from the process
 // it runs in.
 type program struct {
@@ -35,6 +39,8 @@ type program struct {
 	stdout, stderr io.Writer
 	// signals asks for the end: the first for an orderly one, the second for one at once.
 	signals <-chan os.Signal
+
+	drain, tidy time.Duration // in place of drainWithin and tidyWithin; 0 for these
 }
 
 // session is what the commands share.
@@ -46,6 +52,9 @@ type session struct {
 
 	// silence is how long a server may not answer before the person hears of it.
 	silence time.Duration
+	drain   time.Duration // see drainWithin
+	// overdue takes a value when the program is to end although something still holds it up.
+	overdue chan struct{}
 }
 
 // exitError is an end about which everything was said already.
@@ -73,6 +82,7 @@ func (p *program) run(ctx context.Context) int {
 	s := &session{
 		self: cmp.Or(p.name, "trawl"), environ: map[string]string{}, stdout: p.stdout, stderr: p.stderr,
 		asked: make(chan struct{}), silence: 10 * time.Second,
+		drain: cmp.Or(p.drain, drainWithin), overdue: make(chan struct{}, 1),
 	}
 	for _, kv := range p.environ {
 		name, value, _ := strings.Cut(kv, "=")
@@ -95,10 +105,10 @@ func (p *program) run(ctx context.Context) int {
 				close(s.asked)
 			case 2:
 				leave()
-				timer := time.NewTimer(leaveWithin)
-				defer timer.Stop()
-				late = timer.C
+				late = time.After(leaveWithin)
 			}
+		case <-s.overdue:
+			late = time.After(cmp.Or(p.tidy, tidyWithin))
 		}
 	}
 }
@@ -135,6 +145,23 @@ func (s *session) interruptible(ctx context.Context) (context.Context, context.C
 	return ctx, cancel
 }
 
+// rest returns a context for what is left to be done at the end. The first signal ends it;
+// where that came before, the given time does.
+func (s *session) rest(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+	if s.interrupted() {
+		return context.WithTimeout(ctx, within)
+	}
+	return s.interruptible(ctx)
+}
+
+// expire ends the program in a while even if a write that nobody takes holds it up.
+func (s *session) expire() {
+	select {
+	case s.overdue <- struct{}{}:
+	default: // it was said before
+	}
+}
+
 // execute runs the command that args name and says what went wrong.
 func (s *session) execute(ctx context.Context, args []string) int {
 	err := s.dispatch(ctx, args)
@@ -149,7 +176,7 @@ func (s *session) execute(ctx context.Context, args []string) int {
 		return int(code)
 	case isBrokenPipe(err):
 		return exitIncomplete // whoever read it has had enough, and there is nobody to tell
-	case s.interrupted() && errors.Is(err, context.Canceled):
+	case s.interrupted() && (errors.Is(err, context.Canceled) || errors.Is(err, errUnread)):
 		return exitInterrupted
 	case errors.As(err, &usage):
 		s.complain(usage.text)
@@ -176,7 +203,10 @@ func (s *session) dispatch(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.Join(s.showHelp(parser), exitError(exitFailed))
 	}
-	parsed, err := parser.Parse(args)
+	if err := checkText(args); err != nil {
+		return err
+	}
+	parsed, err := parser.Parse(together(parser, args))
 	switch {
 	case *ended: // by --help or --version, whatever else is on the line
 		return nil
@@ -253,9 +283,9 @@ func commandOf(parsed *kong.Context) string {
 	return ""
 }
 
-// sayf writes a line for the person to stderr.
+// sayf writes a line for the person to stderr, where nothing in it is a command to the terminal.
 func (s *session) sayf(format string, args ...any) {
-	_, _ = fmt.Fprintln(s.stderr, s.fit(fmt.Sprintf(format, args...))) // there is nobody else to tell
+	_, _ = fmt.Fprintln(s.stderr, s.fit(cleanLines(fmt.Sprintf(format, args...)))) // there is nobody else to tell
 }
 
 // fit breaks lines between words where the terminal of stderr would break them anywhere.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"time"
 
 	"example.com/trawl/deployments/trawl/watch"
 	"example.com/trawl/pkg/client"
@@ -43,6 +45,7 @@ func (c *resultsCommand) Run(ctx context.Context, s *session) error {
 		return at.explain(err)
 	}
 	out := c.open(s, func(w io.Writer) io.Writer { return w })
+	out.until = ctx.Done()
 	if err := errors.Join(c.write(ctx, srv, at, job, out), out.close()); err != nil {
 		return err
 	}
@@ -60,7 +63,9 @@ func (c *resultsCommand) write(ctx context.Context, srv *server, at call, job *c
 		}
 		return writeDocument(ctx, srv, at, out)
 	}
-	for record, err := range srv.Records(ctx, c.ID, following(c.Follow)...) {
+	for record, err := range paged(ctx, pageBound(c.Follow), func(ctx context.Context) iter.Seq2[client.Record, error] {
+		return srv.Records(ctx, c.ID, following(c.Follow)...)
+	}) {
 		if err != nil {
 			return at.explain(err)
 		}
@@ -91,6 +96,14 @@ func following(follow bool) []client.ReadOption {
 		return []client.ReadOption{client.Follow()}
 	}
 	return nil
+}
+
+// pageBound is how long one page of a list may take, 0 for who waits for what is to come.
+func pageBound(follow bool) time.Duration {
+	if follow {
+		return 0
+	}
+	return callWithin
 }
 
 // writeDocument writes the whole result of a job that has ended.
@@ -129,7 +142,9 @@ func (c *errorsCommand) Run(ctx context.Context, s *session) error {
 	ctx, cancel := s.interruptible(ctx)
 	defer cancel()
 	at := s.callOf(srv, c.ID)
-	for page, err := range srv.Errors(ctx, c.ID, following(c.Follow)...) {
+	for page, err := range paged(ctx, pageBound(c.Follow), func(ctx context.Context) iter.Seq2[client.PageError, error] {
+		return srv.Errors(ctx, c.ID, following(c.Follow)...)
+	}) {
 		if err != nil {
 			return at.explain(err)
 		}

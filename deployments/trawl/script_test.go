@@ -70,6 +70,10 @@ func TestScripts(t *testing.T) {
 		http.Error(w, "not for you", http.StatusForbidden)
 	}))
 	robots := crawltest.NewHandlerSite(t, http.HandlerFunc(serveRobots))
+	links := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprintf(w, `<title>Links</title><a href="%s/a">a</a>`, site.URL)
+	}))
 	server := startServer(t, site.URL+"/", closed.URL+"/")
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -78,6 +82,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PATH", filepath.Dir(bin)+string(filepath.ListSeparator)+e.Getenv("PATH"))
 			e.Setenv("SITE", site.URL)
 			e.Setenv("CLOSED", closed.URL)
+			e.Setenv("LINKS", links.URL)
 			e.Setenv("ROBOTS", robots.URL)
 			e.Setenv("SERVER", server)
 			e.Setenv("KEY", testKey)

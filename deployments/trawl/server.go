@@ -49,7 +49,8 @@ func (f *serverFlags) connect(s *session) (*server, error) {
 		return nil, err
 	}
 	if key == "" {
-		return nil, failuref("There is no key for the server at %s: set TRAWL_KEY, or name a file with --key-file.", url)
+		return nil, failuref("There is no key for the server at %s: set TRAWL_KEY, or name a file with --key-file.",
+			shownURL(url))
 	}
 	c, err := client.New(url, key, client.WithLongestLook(lookServer))
 	if err != nil {

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"example.com/trawl/pkg/client"
+)
+
+// submit submits spec under an idempotency key. An interrupt leaves it the time for an answer that is on its way.
+func submit(
+	ctx context.Context, s *session, srv *server, spec client.Spec, key string,
+) (*client.Submission, error) {
+	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-over:
+			return
+		case <-s.asked:
+		}
+		timer := time.NewTimer(lateAnswer)
+		defer timer.Stop()
+		select {
+		case <-over:
+		case <-timer.C:
+			cancel()
+		}
+	}()
+	return srv.Submit(ctx, spec, client.IdempotencyKey(key))
+}
+
+// unsubmitted words why a submission failed. Where that was no refusal the server may have
+// taken it, and only its answer was lost: who is not told leaves a job behind.
+func unsubmitted(s *session, at call, key string, err error) error {
+	said := at.explain(err)
+	if _, refused := errors.AsType[*client.Error](err); refused || at.url == "" {
+		return said
+	}
+	hint := "The job may be there: `" + s.self + " list`, or submit again with --idempotency-key " + key + "."
+	if s.interrupted() {
+		s.sayf("Left before the server answered. %s", hint)
+		return said
+	}
+	return &explained{said.Error() + "\n" + hint, said}
+}
