@@ -59,7 +59,8 @@ func (s *Server) urls(ctx context.Context, x *exchange, in *urlsInput) (*urlsOut
 		return nil, err
 	}
 	p := params{faults: x.query}
-	q := p.urlQuery(in)
+	// Empty is a mistake of who asks about one URL, and not a wish for all.
+	q := p.urlQuery(in, x.c.Request.URL.Query().Has("url"))
 	if err := p.err(); err != nil {
 		return nil, err
 	}
@@ -83,12 +84,12 @@ func (s *Server) urls(ctx context.Context, x *exchange, in *urlsInput) (*urlsOut
 	return out, nil
 }
 
-func (p *params) urlQuery(in *urlsInput) store.URLQuery {
+func (p *params) urlQuery(in *urlsInput, given bool) store.URLQuery {
 	q := store.URLQuery{
 		State: p.pageState(in.State), Reason: crawl.Reason(in.Reason),
 		Limit: p.limit(string(in.Limit), pageLimitDefault, pageLimitMax),
 	}
-	if in.URL != "" {
+	if in.URL != "" || given {
 		u, err := crawl.ParseURL(in.URL)
 		if err != nil {
 			p.add("url", "url", "This is no URL. Give it whole, as https://host/path, with escapes where it needs any.")

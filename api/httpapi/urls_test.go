@@ -85,7 +85,9 @@ func TestURLsOfOneURL(t *testing.T) {
 	if len(got.Items) != 1 || *got.Items[0].Reason != "robots" {
 		t.Errorf("got %+v", got)
 	}
-	b.call("GET", "/v1/jobs/"+ref.ID+"/urls?url=not%20one", "").wantProblem(t, 422, crawl.CodeInvalid)
+	for _, wrong := range []string{"not%20one", ""} {
+		b.call("GET", "/v1/jobs/"+ref.ID+"/urls?url="+wrong, "").wantProblem(t, 422, crawl.CodeInvalid)
+	}
 }
 
 // All faults of a query at once. A cursor of another list is none, nor is one of this list

@@ -114,7 +114,13 @@ func TestPoliteness(t *testing.T) {
 		before := requests[i-1].At
 		// Only the lateness of the one before makes a gap smaller.
 		excuse := tolerance + late(before.Add(-delay), r.At)
-		if gap := r.At.Sub(before); gap < delay-excuse {
+		gap := r.At.Sub(before)
+		if gap < delay-excuse && i > 1 && r.At.Sub(requests[i-2].At) >= 2*delay-excuse {
+			// The worker of the one before stalled, which only that process could know: its
+			// request came late, and the gap before it is as much longer.
+			continue
+		}
+		if gap < delay-excuse {
 			t.Errorf("requests %d and %d came %v apart, want %v less %v", i, i+1, gap, delay, excuse)
 		}
 	}
@@ -126,6 +132,9 @@ func TestPoliteness(t *testing.T) {
 		t.Errorf("%d requests by %v, want %d and robots.txt, by several workers", len(requests), by, 3*jobs)
 	}
 	first, last := requests[0].At, requests[len(requests)-1].At
+	if took, least := last.Sub(first), time.Duration(len(requests)-1)*delay; took < least-tolerance-late(first, last) {
+		t.Errorf("all of them came in %v, want %v at least", took, least)
+	}
 	t.Logf("%d requests in %v, by %v; the machine was up to %v late",
 		len(requests), last.Sub(first), by, late(first, last))
 }

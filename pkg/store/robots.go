@@ -25,8 +25,9 @@ const (
 	// nowhere: 8 s in all, for that is mostly a mistake of who named it.
 	RobotsTriesNobody = 3
 	RobotsWait        = 2 * time.Second
-	// RobotsAnew is how long an origin that was given up stays so.
-	RobotsAnew = 10 * time.Minute
+	// RobotsAnew is how long an origin that was given up stays so. It is short: the next
+	// job comes when somebody has mended the site.
+	RobotsAnew = time.Minute
 )
 
 // Standing is how an origin stands with its robots.txt.

@@ -86,7 +86,7 @@ func (t *turn) visitMap(p *page) (r result) {
 	raw, err := t.c.o.Fetcher.Raw(t.fetches, fetch.RawRequest{
 		// One byte more than is read, so that what cuts a document short is known.
 		URL: p.url, MaxBytes: sitemap.DefaultMaxBytes + 1, MaxHops: mapHops, Timeout: mapTimeout,
-		UserAgent: t.agent.name, Hop: t.mayReadMap, Read: v.read,
+		UserAgent: t.agent.name, Hop: t.mayHopToMap, Read: v.read,
 	})
 	m.since(m.fetch, begun)
 	if v.ended != nil || err != nil && t.fetches.Err() != nil {
@@ -103,6 +103,24 @@ func (t *turn) visitMap(p *page) (r result) {
 func (t *turn) mayReadMap(u crawl.URL) error {
 	if !t.c.o.Sources.Allows(u) || t.rules.Check(u, 0) == crawl.RefusedSource {
 		return hopRefusedError{reason: crawl.RefusedSource, to: u}
+	}
+	return nil
+}
+
+// mayHopToMap asks also the robots.txt of where a sitemap leads.
+func (t *turn) mayHopToMap(to crawl.URL) error {
+	if err := t.mayReadMap(to); err != nil || t.sl.Plan.IgnoreRobots {
+		return err
+	}
+	st, err := t.c.robots.ask(t.fetches, t.agent, to)
+	if err != nil {
+		return err
+	}
+	if st.rules == nil {
+		return hopRefusedError{reason: crawl.SkipRobotsUnreachable, to: to}
+	}
+	if ok, rule := st.rules.Allowed(to.RequestURI()); !ok {
+		return hopRefusedError{reason: crawl.SkipRobots, to: to, rule: rule}
 	}
 	return nil
 }

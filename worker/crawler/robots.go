@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/net/publicsuffix"
 	"golang.org/x/sync/singleflight"
 
 	"example.com/trawl/pkg/crawl"
@@ -23,8 +25,10 @@ const (
 	// robotsHold is how long this process goes by what the store told it: a change by
 	// another worker is seen within that time.
 	robotsHold = time.Minute
-	// robotsMost bounds the origins that are remembered here.
-	robotsMost = 10_000
+	// robotsMost bounds the origins that are remembered here, robotsBytes the text of their
+	// rules together: compiled they take some twenty times as much.
+	robotsMost  = 10_000
+	robotsBytes = 4 << 20
 	// robotsHops is how many redirects of a robots.txt are followed, RFC 9309 section 2.3.1.2.
 	robotsHops = 5
 	// robotsTimeout bounds one fetch, below the claim on it.
@@ -60,23 +64,26 @@ type standing struct {
 	until   time.Time     // it is to be asked for again then
 	fault   *crawl.Fault  // without rules: why
 	givenUp bool          // without rules: the origin was tried often enough
+	size    int           // of the text of the rules, in bytes
 }
 
 // robotsBook is what this process knows of robots.txt files. The store has it for all.
 type robotsBook struct {
 	store   Store
 	fetcher Fetcher
+	sources crawl.Sources // of this worker
 	log     *slog.Logger
 
 	asking singleflight.Group
 
 	mu    sync.Mutex
 	known map[string]standing // by agent.at
+	bytes int                 // of the texts of known
 }
 
 func newRobotsBook(o *Options) *robotsBook {
 	return &robotsBook{
-		store: o.Store, fetcher: o.Fetcher, log: o.Logger,
+		store: o.Store, fetcher: o.Fetcher, sources: o.Sources, log: o.Logger,
 		known: map[string]standing{},
 	}
 }
@@ -92,8 +99,10 @@ func (b *robotsBook) look(a agent, u crawl.URL) (standing, bool) {
 func (b *robotsBook) remember(a agent, u crawl.URL, st standing) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.known) >= robotsMost {
-		clear(b.known)
+	b.bytes += st.size - b.known[a.at(u)].size
+	if len(b.known) >= robotsMost || b.bytes > robotsBytes {
+		clear(b.known) // the store has them all
+		b.bytes = st.size
 	}
 	b.known[a.at(u)] = st
 }
@@ -150,6 +159,7 @@ func (b *robotsBook) standing(ctx context.Context, u crawl.URL, r *store.Robots)
 		st.fault = &crawl.Fault{Code: why.Code, Status: why.Status, Message: why.Message}
 		return st
 	}
+	st.size = len(r.Rules)
 	st.rules, st.until = &robots.Rules{}, time.Now().Add(min(r.Wait, robotsHold))
 	if err := st.rules.UnmarshalText([]byte(r.Rules)); err != nil {
 		// Nobody but a worker wrote it: one of another version, perhaps. It ages.
@@ -170,14 +180,21 @@ type unreached struct {
 // 2.3.1: a file that is not there forbids nothing, a server that fails forbids all.
 func (b *robotsBook) fetch(ctx context.Context, a agent, u crawl.URL) store.RobotsFetch {
 	raw, err := b.get(ctx, a, u)
-	if err == nil && (raw.Status == http.StatusTooManyRequests || raw.Status >= http.StatusInternalServerError) {
+	if ctx.Err() != nil {
+		return store.RobotsFetch{} // nobody waits for it any more
+	}
+	// What is neither a file nor the answer that there is none (a 304, which nobody asked
+	// for) tells as little as a failure.
+	absent := raw.Status == 0 || raw.Status >= 400 && raw.Status < 500 && raw.Status != http.StatusTooManyRequests
+	found := raw.Status >= 200 && raw.Status < 300
+	if err == nil && !absent && !found {
 		err = &crawl.Fault{
 			Code: crawl.HTTPCode(raw.Status), Status: raw.Status, RetryAfter: raw.RetryAfter,
 			Message: fmt.Sprintf("The server answered %d %s.", raw.Status, http.StatusText(raw.Status)),
 		}
 	}
 	if err == nil {
-		if raw.Status < 200 || raw.Status >= 300 {
+		if absent {
 			raw.Body = nil
 		}
 		var text []byte
@@ -208,12 +225,27 @@ func (b *robotsBook) get(ctx context.Context, a agent, u crawl.URL) (fetch.Raw, 
 	raw, err := b.fetcher.Raw(ctx, fetch.RawRequest{
 		// One byte more than is used, or a line that the bound cuts would look whole.
 		URL: at, MaxBytes: robots.MaxBytes + 1, MaxHops: robotsHops, Timeout: robotsTimeout, UserAgent: a.name,
+		Hop: func(to crawl.URL) error { return b.mayHop(u, to) },
 	})
 	var f *crawl.Fault
 	if errors.As(err, &f) && allowsAll(f.Code, raw.Final == at) {
 		return fetch.Raw{}, nil
 	}
 	return raw, err
+}
+
+// mayHop asks where the robots.txt of an origin may lead: to what this worker may fetch, or
+// within the domain of the origin (to https, to www), whose pages it stands for. Anywhere
+// else a site could have us ask what the operator did not mean to be asked.
+func (b *robotsBook) mayHop(origin, to crawl.URL) error {
+	if b.sources.Allows(to) || to.Hostname() == origin.Hostname() {
+		return nil
+	}
+	own, err := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(origin.Hostname(), "."))
+	if its, errTo := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(to.Hostname(), ".")); err == nil && errTo == nil && own == its {
+		return nil
+	}
+	return crawl.Faultf(crawl.CodeSourceNotAllowed, "It redirects to %s, which the workers may not fetch.", to)
 }
 
 // allowsAll reports whether a robots.txt that fails like this forbids nothing: what it

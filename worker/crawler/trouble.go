@@ -25,6 +25,7 @@ const (
 type trouble struct {
 	mu    sync.Mutex
 	inRow map[string]row
+	asked map[string]time.Time // by page: when its host first asked to be left alone
 }
 
 // row is a row of failures.
@@ -33,7 +34,7 @@ type row struct {
 	since time.Time
 }
 
-func newTrouble() *trouble { return &trouble{inRow: map[string]row{}} }
+func newTrouble() *trouble { return &trouble{inRow: map[string]row{}, asked: map[string]time.Time{}} }
 
 // failed answers for how long the host is to be left alone after another failure.
 func (t *trouble) failed(host string, code crawl.Code) time.Duration {
@@ -60,14 +61,20 @@ func (t *trouble) failed(host string, code crawl.Code) time.Duration {
 	return min(troubleFirst<<min(over, 10), troubleMost)
 }
 
-// lasts answers for how long the host has failed.
-func (t *trouble) lasts(host string) time.Duration {
+// asks answers for how long requests of one page have been answered by the wish to be left
+// alone. It is the page's own time: its host may well answer others.
+func (t *trouble) asks(page string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now := t.inRow[host]; now.n > 0 {
-		return time.Since(now.since)
+	if len(t.asked) >= troubleHosts {
+		clear(t.asked)
 	}
-	return 0
+	first, ok := t.asked[page]
+	if !ok {
+		first = time.Now()
+		t.asked[page] = first
+	}
+	return time.Since(first)
 }
 
 // worked says that the host answered.

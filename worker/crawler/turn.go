@@ -424,7 +424,12 @@ func (t *turn) startAnew(pages []*page) {
 		p.slot = 0
 		p.host.pending = slices.Insert(p.host.pending, 0, p)
 	}
+	asked := map[*host]bool{}
 	for _, p := range pages {
+		if asked[p.host] {
+			continue // a large robots.txt takes its time for each URL
+		}
+		asked[p.host] = true
 		waiting := p.host.pending
 		p.host.pending = nil
 		for _, w := range waiting {

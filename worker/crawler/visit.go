@@ -24,7 +24,7 @@ const (
 	retryBase = time.Second
 	// retryMost bounds what a Retry-After can ask for.
 	retryMost = 5 * time.Minute
-	// askedMost is for how long a host may answer with Retry-After and nothing else.
+	// askedMost is for how long a page may be answered with Retry-After and nothing else.
 	askedMost = 15 * time.Minute
 )
 
@@ -242,14 +242,15 @@ func telling(h http.Header) map[string]string {
 }
 
 // askedToWait answers for how long a host that takes no requests now wants to be left
-// alone, 0 when it does not say so: that costs the page no try. A host that says it for
-// longer than that is not waited for any more.
+// alone, 0 when it does not say so: that costs the page no try. A page for which it is said
+// for longer than [askedMost] is not waited for any more.
 func (t *turn) askedToWait(p *page, err error) time.Duration {
 	var f *crawl.Fault
-	if !errors.As(err, &f) || f.RetryAfter <= 0 || t.c.trouble.lasts(p.host.name) > askedMost {
+	if !errors.As(err, &f) || f.RetryAfter <= 0 ||
+		f.Status != http.StatusTooManyRequests && f.Status != http.StatusServiceUnavailable {
 		return 0
 	}
-	if f.Status != http.StatusTooManyRequests && f.Status != http.StatusServiceUnavailable {
+	if t.c.trouble.asks(fmt.Sprintf("%s %d", t.sl.Job.ID, p.item.N)) > askedMost {
 		return 0
 	}
 	return min(f.RetryAfter, retryMost)

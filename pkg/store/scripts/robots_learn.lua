@@ -14,12 +14,15 @@ if now == '' then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 now = tonumber(now)
-local DAY, STAND_IN = 86400000, 300000
+local DAY, STAND_IN, LARGE = 86400000, 300000, 65536
 local h = redis.call('HMGET', KEYS[1], 'rules', 'learned', 'tries', 'claim', 'state', 'until', 'why')
 
 local function keep(state, rules, ms, tries)
   redis.call('HSET', KEYS[1], 'state', state, 'until', string.format('%.0f', now + ms), 'tries', tries, 'claim', '')
-  redis.call('PEXPIRE', KEYS[1], math.max(DAY, ms))
+  -- Aged rules stand in for a day, but not those that take the room of a thousand others.
+  local keep_for = DAY
+  if #rules > LARGE then keep_for = 0 end
+  redis.call('PEXPIRE', KEYS[1], math.max(keep_for, ms))
   return {state, rules, ms, tries}
 end
 
