@@ -98,6 +98,7 @@ const (
 	SkipAlias               Reason = "alias"                 // its final URL was recorded by another page
 	SkipRedirectOutOfScope  Reason = "redirect_out_of_scope" // it redirects to what the spec leaves out
 	SkipRedirectNotAllowed  Reason = "redirect_not_allowed"  // it redirects outside the tenant's sources
+	SkipRedirectTrap        Reason = "redirect_trap"         // it redirects to what looks endless
 	SkipContentTypeExcluded Reason = "content_type"
 	SkipRobots              Reason = "robots"             // robots.txt does not allow it
 	SkipRobotsUnreachable   Reason = "robots_unreachable" // robots.txt could not be read, so nothing may be

@@ -329,6 +329,8 @@ func (t *turn) heedRobots(p *page, r *result) (rules *robots.Rules, ready bool) 
 			r.again = true
 		case t.fetches.Err() != nil:
 			r.back = true
+		case errors.Is(err, context.Canceled):
+			r.again = true // another job asked for both, and was cancelled
 		default:
 			t.log.WarnContext(t.io, "robots.txt: the store does not answer", slog.Any("err", err))
 			r.back, r.wait = true, time.Second

@@ -98,6 +98,17 @@ secret
 // pages wait with no attempt burnt, and no other request reaches it.
 func TestRobotsFailForAWhile(t *testing.T) {
 	t.Parallel()
+	// ROB-01, and ROB-11: a 304 that nobody asked for is no file.
+	for _, status := range []int{http.StatusServiceUnavailable, http.StatusNotModified} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			failForAWhile(t, status)
+		})
+	}
+}
+
+func failForAWhile(t *testing.T, status int) {
+	t.Helper()
 	b := newBench(t, crawltest.Any(t))
 	var mended atomic.Bool
 	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +117,7 @@ func TestRobotsFailForAWhile(t *testing.T) {
 		case mended.Load():
 			w.WriteHeader(http.StatusNotFound)
 		default:
-			w.WriteHeader(http.StatusServiceUnavailable)
+			w.WriteHeader(status)
 		}
 	}))
 	b.unknown(t, s)

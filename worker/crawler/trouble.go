@@ -20,21 +20,15 @@ const (
 
 // trouble counts, for each host, the failures in a row that say the host itself can take
 // no more: nothing came in time, or nothing at all. A site that is going under is not
-// helped by being asked at the pace of one that is well, and its own Retry-After, which
-// it may be too busy to send, is not waited for.
+// helped by being asked at the pace of one that is well, and may be too busy to say so
+// in a Retry-After.
 type trouble struct {
 	mu    sync.Mutex
-	inRow map[string]row
+	inRow map[string]int
 	asked map[string]time.Time // by page: when its host first asked to be left alone
 }
 
-// row is a row of failures.
-type row struct {
-	n     int
-	since time.Time
-}
-
-func newTrouble() *trouble { return &trouble{inRow: map[string]row{}, asked: map[string]time.Time{}} }
+func newTrouble() *trouble { return &trouble{inRow: map[string]int{}, asked: map[string]time.Time{}} }
 
 // failed answers for how long the host is to be left alone after another failure.
 func (t *trouble) failed(host string, code crawl.Code) time.Duration {
@@ -49,12 +43,8 @@ func (t *trouble) failed(host string, code crawl.Code) time.Duration {
 	if len(t.inRow) >= troubleHosts {
 		clear(t.inRow)
 	}
-	now := t.inRow[host]
-	if now.n++; now.n == 1 {
-		now.since = time.Now()
-	}
-	t.inRow[host] = now
-	over := now.n - troubleFrom
+	t.inRow[host]++
+	over := t.inRow[host] - troubleFrom
 	if over < 0 {
 		return 0
 	}

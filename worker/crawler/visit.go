@@ -114,7 +114,7 @@ func (t *turn) mayFollow(p *page, to crawl.URL) error {
 	case "":
 		return nil
 	case crawl.RefusedTrap:
-		return hopRefusedError{reason: crawl.RefusedTrap, to: to}
+		return hopRefusedError{reason: crawl.SkipRedirectTrap, to: to}
 	case crawl.RefusedSource:
 		return hopRefusedError{reason: crawl.SkipRedirectNotAllowed, to: to}
 	default:

@@ -3,10 +3,10 @@
 -- section 2.4); without any, each failure waits three times as long as the one before.
 --
 -- KEYS  1 robots of the origin
--- ARGV  1 now, 2 the claim, 3 rules, or '' when it could not be reached, 8 why not,
+-- ARGV  1 now, 2 the claim, 3 rules, or '' when it could not be reached,
 --       4 ms that the rules hold, or the first wait after a failure,
 --       5 tries after which the origin is given up, 6 ms until a given up one is tried anew,
---       7 least ms to wait: the site's own wish
+--       7 least ms to wait: the site's own wish, 8 why it could not be reached
 -- Answers {verdict, rules or why, ms, tries} as robots_claim does, without fetch and busy
 local now = ARGV[1]
 if now == '' then
