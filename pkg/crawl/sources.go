@@ -1,6 +1,7 @@
 package crawl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +17,7 @@ import (
 //	docs.example.org:8080         this host on this port, http and https
 //	*.example.org                 every host below example.org, but not example.org
 //	                              itself; with or without a port, like a host
+//	https://*.example.org/docs/   the same with a scheme, a port and a path
 //	*                             every host and port
 //
 // Hosts and paths are read by [ParseURL], so that spellings of one thing (upper
@@ -74,6 +76,9 @@ func parseSource(entry string) (src source, message string) {
 		return source{any: true}, ""
 	}
 	full, isURL := entry, strings.Contains(entry, "://")
+	if scheme, rest, _ := strings.Cut(entry, "://"); isURL && strings.HasPrefix(rest, "*.") {
+		src.subdomains, full = true, scheme+"://"+rest[2:]
+	}
 	if !isURL {
 		if rest, ok := strings.CutPrefix(entry, "*."); ok {
 			src.subdomains, full = true, rest
@@ -156,6 +161,85 @@ func (e source) String() string {
 	return text
 }
 
+// Within returns the sources that both s and other allow, and no more: what a tenant may
+// crawl of what the service allows.
+func (s Sources) Within(other Sources) Sources {
+	var out Sources
+	seen := map[source]bool{}
+	for _, a := range s.entries {
+		for _, b := range other.entries {
+			if both, ok := a.and(b); ok && !seen[both] {
+				seen[both] = true
+				out.entries = append(out.entries, both)
+			}
+		}
+	}
+	return out
+}
+
+// and returns the entry that allows what both e and b do; false when that is nothing.
+func (e source) and(b source) (source, bool) {
+	switch {
+	case e.any:
+		return b, true
+	case b.any:
+		return e, true
+	case e.scheme == "":
+		e, b = b, e // e has the scheme, if there is one
+	}
+	out := e
+	switch {
+	case e.host == b.host:
+		// What is below a host is not the host itself.
+		if e.subdomains != b.subdomains {
+			return source{}, false
+		}
+	case b.subdomains && isBelow(e.host, b.host):
+	case e.subdomains && isBelow(b.host, e.host):
+		out.host, out.subdomains = b.host, b.subdomains
+	default:
+		return source{}, false
+	}
+	var ok bool
+	if out.scheme, out.port, ok = e.sockets(b); !ok {
+		return source{}, false
+	}
+	switch {
+	case hasPathPrefix(b.path, e.path):
+		out.path = b.path
+	case !hasPathPrefix(e.path, b.path):
+		return source{}, false
+	}
+	if out.scheme != "" && out.path == "" {
+		out.path = "/"
+	}
+	return out, true
+}
+
+// sockets returns the scheme and the port that both entries allow. b has a scheme only if
+// e has one. An entry with neither stands for http on 80 and https on 443.
+func (e source) sockets(b source) (scheme, port string, ok bool) {
+	switch {
+	case e.scheme != "":
+		if b.scheme != "" && b.scheme != e.scheme {
+			return "", "", false
+		}
+		standard := map[string]string{"http": "80", "https": "443"}[e.scheme]
+		return e.scheme, e.port, cmp.Or(e.port, standard) == cmp.Or(b.port, standard)
+	case e.port == b.port:
+		return "", e.port, true
+	case e.port != "" && b.port != "":
+		return "", "", false
+	}
+	switch e.port + b.port {
+	case "80":
+		return "http", "", true
+	case "443":
+		return "https", "", true
+	}
+	return "", "", false
+}
+
 // Allows reports whether u may be crawled. The zero URL may not.
 func (s Sources) Allows(u URL) bool {
 	return !u.IsZero() && s.allowNormal(u.normal())
@@ -207,7 +291,7 @@ func hasPathPrefix(path, dir string) bool {
 	if !strings.HasPrefix(path, dir) {
 		return false
 	}
-	return len(path) == len(dir) || dir[len(dir)-1] == '/' || path[len(dir)] == '/'
+	return dir == "" || len(path) == len(dir) || dir[len(dir)-1] == '/' || path[len(dir)] == '/'
 }
 
 // climbs reports whether a path in normal form has ".." next to an encoded slash

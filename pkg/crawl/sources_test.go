@@ -51,6 +51,14 @@ func TestSourcesAllow(t *testing.T) {
 			[]string{"http://a.example.org/", "https://a.b.example.org/", "https://a.example.org./"},
 			[]string{"http://example.org/", "http://aexample.org/", "http://a.example.org:81/", "http://example.org.test/"},
 		},
+		{
+			"https://*.example.org:8443/docs/",
+			[]string{"https://a.example.org:8443/docs/x", "https://a.b.example.org:8443/docs/"},
+			[]string{
+				"https://example.org:8443/docs/", "http://a.example.org:8443/docs/", "https://a.example.org/docs/",
+				"https://a.example.org:8443/docs", "https://a.example.org:8443/docs/..%2Fx",
+			},
+		},
 		{"*.example.org:81", []string{"https://a.example.org:81/"}, []string{"http://a.example.org/"}},
 		{
 			"https://docs.example.org/3/",
@@ -101,7 +109,7 @@ func TestSourcesAllow(t *testing.T) {
 
 func TestParseSourcesReportsAllFaults(t *testing.T) {
 	t.Parallel()
-	_, err := ParseSources("ok.test,ftp://h/,h/path,a*b.test,https://*.test/,u:p@h,https://u:p@h/," +
+	_, err := ParseSources("ok.test,ftp://h/,h/path,a*b.test,https://*.*.test/,u:p@h,https://u:p@h/," +
 		"https://h/?q,*.1.2.3.4,h:,h:x,::1,*.*.x,a b,*.")
 	var f *Fault
 	if !errors.As(err, &f) || f.Code != CodeInvalid {
@@ -120,7 +128,7 @@ func TestParseSourcesReportsAllFaults(t *testing.T) {
 
 func FuzzParseSources(f *testing.F) {
 	for _, s := range []string{
-		"", "*", "*.a.test:81,b.test", "https://docs.example.org/3/", "[::1]:80", "0x7f.1:443", "http://h/%41,%2C", "bücher.test.",
+		"", "*", "*.a.test:81,b.test", "https://*.a.test/x", "https://docs.example.org/3/", "[::1]:80", "0x7f.1:443", "http://h/%41,%2C", "bücher.test.",
 	} {
 		f.Add(s, "https://docs.example.org/3/x")
 	}
