@@ -7,6 +7,11 @@
 // is made, so that neither a name that resolves to a private address, nor one
 // that resolves differently the second time, nor a redirect gets past it.
 //
+// Whatever fetches or sends for a caller, who may be a stranger, must dial through a
+// [Guard]: pages, robots.txt files and sitemaps do, and anything that calls an address
+// which somebody submitted, such as a webhook, has to. It must not go through a proxy,
+// since the guard would judge the address of the proxy only.
+//
 // What may be dialled although private is a [Policy], read from
 // TRAWL_PRIVATE_HOSTS.
 package netguard
@@ -46,7 +51,7 @@ type Guard struct {
 	denied   []netip.Prefix
 }
 
-// Option changes a [Guard] that is being made.
+// Option changes a [Guard] that is being made; nil changes nothing.
 type Option func(*Guard)
 
 // WithResolver makes the guard look names up with r in place of
@@ -64,7 +69,9 @@ func WithDenied(prefixes ...netip.Prefix) Option {
 func New(p Policy, opts ...Option) *Guard {
 	g := &Guard{policy: p, denied: append([]netip.Prefix(nil), notPublic...)}
 	for _, o := range opts {
-		o(g)
+		if o != nil {
+			o(g)
+		}
 	}
 	var v4, v6 []netip.Prefix
 	for _, pre := range g.denied {
@@ -89,15 +96,7 @@ func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn
 	if err != nil {
 		return nil, refusal("", addr, err)
 	}
-	d := net.Dialer{
-		Timeout:  dialTimeout,
-		Resolver: g.resolver,
-		// Control, not ControlContext: with both set, only the latter is called.
-		Control: func(network, address string, _ syscall.RawConn) error {
-			return g.check(host, network, address)
-		},
-	}
-	conn, err := d.DialContext(ctx, network, addr)
+	conn, err := g.dialer(host).DialContext(ctx, network, addr)
 	if err != nil {
 		if f, ok := errors.AsType[*crawl.Fault](err); ok {
 			return nil, f
@@ -105,6 +104,18 @@ func (g *Guard) DialContext(ctx context.Context, network, addr string) (net.Conn
 		return nil, err
 	}
 	return conn, nil
+}
+
+// dialer returns a dialer for URLs of the given host.
+func (g *Guard) dialer(host string) *net.Dialer {
+	return &net.Dialer{
+		Timeout:  dialTimeout,
+		Resolver: g.resolver,
+		// Control, not ControlContext: with both set, only the latter is called.
+		Control: func(network, address string, _ syscall.RawConn) error {
+			return g.check(host, network, address)
+		},
+	}
 }
 
 // check judges one address for a URL of the given host. What it cannot read, it
@@ -170,9 +181,10 @@ func refusal(host, address string, cause error) error {
 	}
 	shown = printable(clip(shown, 100))
 	return &crawl.Fault{
-		Code:    crawl.CodePrivateAddress,
-		Message: fmt.Sprintf(what, shown) + " If it is meant to be crawled, the operator can add " + shown + " to " + Setting + ".",
-		Err:     cause,
+		Code: crawl.CodePrivateAddress,
+		Message: fmt.Sprintf(what, shown) +
+			" If it is meant to be crawled, the operator can add " + shown + " to " + Setting + ".",
+		Err: cause,
 	}
 }
 

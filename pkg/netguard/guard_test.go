@@ -12,9 +12,9 @@ import (
 
 	"code.dny.dev/ssrf"
 	"go.uber.org/goleak"
-	"golang.org/x/net/dns/dnsmessage"
 
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/crawltest/dnstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -98,46 +98,6 @@ func TestCheckFailsClosed(t *testing.T) {
 	}
 }
 
-// canary listens on a loopback address that must not be connected to, and
-// returns its port. It fails the test when it was.
-func canary(t *testing.T, address string) (port string) {
-	t.Helper()
-	ln, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted := make(chan string)
-	go func() {
-		defer close(accepted)
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c.RemoteAddr().String()
-			_ = c.Close()
-		}
-	}()
-	t.Cleanup(func() {
-		// The backlog is first in, first out: whoever came before this one is seen before it.
-		last, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for from := range accepted {
-			if from == last.LocalAddr().String() {
-				break
-			}
-			t.Errorf("the canary on %s was connected to", ln.Addr())
-		}
-		_ = last.Close()
-		_ = ln.Close()
-		for range accepted {
-		}
-	})
-	return portOf(ln)
-}
-
 // greeter accepts on a loopback address and says hello to everyone.
 func greeter(t *testing.T, address string) (port string) {
 	t.Helper()
@@ -165,83 +125,6 @@ func portOf(ln net.Listener) string {
 	return port
 }
 
-// zone answers address queries: given how often a name was asked for before, it
-// returns the name's CNAME (or "") and its addresses; ok is false for NXDOMAIN.
-type zone func(name string, nth int) (cname string, addrs []string, ok bool)
-
-// nameServer serves z on loopback and returns a resolver that asks only it.
-func nameServer(t *testing.T, z zone) *net.Resolver {
-	t.Helper()
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		asked := map[string]int{}
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := pc.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			if reply, err := answer(z, asked, buf[:n]); err == nil {
-				_, _ = pc.WriteTo(reply, from)
-			}
-		}
-	})
-	t.Cleanup(func() { _ = pc.Close(); wg.Wait() })
-	return &net.Resolver{
-		PreferGo: true,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "udp", pc.LocalAddr().String())
-		},
-	}
-}
-
-// answer builds the reply to one query. Only questions for A count as asked:
-// each lookup sends one of them and one for AAAA.
-func answer(z zone, asked map[string]int, query []byte) ([]byte, error) {
-	var p dnsmessage.Parser
-	h, err := p.Start(query)
-	if err != nil {
-		return nil, err
-	}
-	q, err := p.Question()
-	if err != nil {
-		return nil, err
-	}
-	name := strings.TrimSuffix(q.Name.String(), ".")
-	cname, addrs, ok := z(name, asked[name])
-	reply := dnsmessage.Header{ID: h.ID, Response: true, Authoritative: true, RecursionAvailable: true}
-	if !ok {
-		reply.RCode = dnsmessage.RCodeNameError
-	}
-	b := dnsmessage.NewBuilder(nil, reply)
-	if err := errors.Join(b.StartQuestions(), b.Question(q), b.StartAnswers()); err != nil {
-		return nil, err
-	}
-	if q.Type == dnsmessage.TypeA {
-		asked[name]++
-		owner := q.Name
-		if cname != "" {
-			target := dnsmessage.MustNewName(cname + ".")
-			rh := dnsmessage.ResourceHeader{Name: owner, Class: dnsmessage.ClassINET} // TTL 0
-			if err := b.CNAMEResource(rh, dnsmessage.CNAMEResource{CNAME: target}); err != nil {
-				return nil, err
-			}
-			owner = target
-		}
-		for _, a := range addrs {
-			rh := dnsmessage.ResourceHeader{Name: owner, Class: dnsmessage.ClassINET}
-			if err := b.AResource(rh, dnsmessage.AResource{A: netip.MustParseAddr(a).As4()}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return b.Finish()
-}
-
 // greeted dials addr through g and reports the greeting.
 func greeted(t *testing.T, g *Guard, addr string) (string, error) {
 	t.Helper()
@@ -259,32 +142,19 @@ func greeted(t *testing.T, g *Guard, addr string) (string, error) {
 func TestDial(t *testing.T) {
 	t.Parallel()
 	public := greeter(t, "127.0.0.2:0")
-	private := canary(t, "127.0.0.1:"+public)
+	private := dnstest.Canary(t, "127.0.0.1:"+public)
 	policy, err := Parse("127.0.0.2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(policy, WithResolver(nameServer(t, func(name string, nth int) (string, []string, bool) {
-		switch name {
-		case "site.test":
-			return "", []string{"127.0.0.2"}, true
-		case "rebind.test":
-			if nth == 0 {
-				return "", []string{"127.0.0.2"}, true
-			}
-			return "", []string{"127.0.0.1"}, true
-		case "multi.test":
-			return "", []string{"127.0.0.1", "127.0.0.2"}, true
-		case "127-0-0-1.nip.test":
-			return "", []string{"127.0.0.1"}, true
-		case "chain.test":
-			return "localhost.test", []string{"127.0.0.1"}, true
-		case "meta.test":
-			return "", []string{"169.254.169.254"}, true
-		default:
-			return "", nil, false
-		}
-	})))
+	g := New(policy, WithResolver(dnstest.New(t, dnstest.Zone{
+		"site.test":          {dnstest.To("127.0.0.2")},
+		"rebind.test":        {dnstest.To("127.0.0.2"), dnstest.To("127.0.0.1")},
+		"multi.test":         {dnstest.To("127.0.0.1", "127.0.0.2")},
+		"127-0-0-1.nip.test": {dnstest.To("127.0.0.1")},
+		"chain.test":         {{CNAMEs: []string{"localhost.test"}, Addrs: []string{"127.0.0.1"}}},
+		"meta.test":          {dnstest.To("169.254.169.254")},
+	}).Resolver()))
 
 	tests := []struct {
 		name, host string
@@ -361,9 +231,9 @@ func TestDialAllowedName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(policy, WithResolver(nameServer(t, func(string, int) (string, []string, bool) {
-		return "", []string{"127.0.0.1"}, true
-	})))
+	g := New(policy, WithResolver(dnstest.New(t, dnstest.Zone{
+		"wiki.internal": {dnstest.To("127.0.0.1")}, "evil.test": {dnstest.To("127.0.0.1")},
+	}).Resolver()))
 	if got, err := greeted(t, g, "WIKI.internal:"+port); got != "hello" {
 		t.Errorf("allowed name: %q, %v", got, err)
 	}

@@ -17,6 +17,38 @@ import (
 // that whoever meets one knows what to change.
 const Setting = "TRAWL_PRIVATE_HOSTS"
 
+// DeniedSetting is the name of the setting that [ParseDenied] reads.
+const DeniedSetting = "TRAWL_DENIED_NETWORKS"
+
+// ParseDenied reads the value of TRAWL_DENIED_NETWORKS, a comma-separated list of CIDRs (an
+// address stands for itself), as [WithDenied] takes it. All faults are reported at once, as by
+// [Parse].
+func ParseDenied(networks string) (Option, error) {
+	var p Policy
+	var faults []crawl.FieldFault
+	for entry := range strings.SplitSeq(networks, ",") {
+		if entry = strings.TrimSpace(entry); entry == "" {
+			continue
+		}
+		rule, msg := "cidr", "is no CIDR: write it like 203.0.113.0/24, without a scheme or port."
+		_, err := netip.ParseAddr(entry)
+		if err == nil || strings.Contains(entry, "/") {
+			rule, msg = p.add(entry)
+		}
+		if rule != "" {
+			faults = append(faults, crawl.FieldFault{
+				Field: DeniedSetting, Rule: rule, Message: strconv.Quote(clip(entry, 100)) + " " + msg,
+			})
+		}
+	}
+	if len(faults) > 0 {
+		return nil, &crawl.Fault{
+			Code: crawl.CodeInvalid, Message: DeniedSetting + " must list CIDRs, separated by commas.", Fields: faults,
+		}
+	}
+	return WithDenied(p.prefixes...), nil
+}
+
 // Policy says which private addresses may be dialled all the same. The zero
 // Policy allows none. It is immutable and safe for concurrent use.
 type Policy struct {
@@ -39,9 +71,12 @@ type hostPort struct {
 //	name:port     registry.internal:5000            whatever that name resolves to
 //
 // The first three are compared with the address that is dialled, after DNS; the
-// last with the host of the URL. White space around entries and empty entries
-// are ignored. All faults are reported at once in a *crawl.Fault of code
-// [crawl.CodeInvalid], one field fault an entry.
+// last with the host of the URL. So name:port trusts whoever answers for that name: it
+// may resolve to another address each time, and each is dialled, on that port. An entry
+// for an address trusts no name server.
+//
+// White space around entries and empty entries are ignored. All faults are reported at
+// once in a *crawl.Fault of code [crawl.CodeInvalid], one field fault an entry.
 func Parse(private string) (Policy, error) {
 	p := Policy{sockets: map[netip.AddrPort]bool{}, hosts: map[hostPort]bool{}}
 	var faults []crawl.FieldFault

@@ -157,3 +157,36 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A network of one's own that is public for everybody else is closed by its setting, but for
+// what is opened by name.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	denied, err := ParseDenied(" 2a00:1450::/32, 8.8.8.0/24,1.1.1.1 ,")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := Parse("8.8.8.8:53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := New(policy, denied, nil)
+	for address, refused := range map[string]bool{
+		"8.8.8.1:53": true, "8.8.8.8:53": false, "8.8.8.8:54": true, "1.1.1.1:53": true, "1.1.1.2:53": false,
+		"[2a00:1450::1]:443": true, "[2a00:1451::1]:443": false,
+	} {
+		network := "tcp4"
+		if address[0] == '[' {
+			network = "tcp6"
+		}
+		err := guard.check("x.test", network, address)
+		if got := crawl.CodeOf(err) == crawl.CodePrivateAddress; got != refused {
+			t.Errorf("%s: %v, want refused: %v", address, err, refused)
+		}
+	}
+	_, err = ParseDenied("10.0.0.1/8,8.8.8.8:53,*,dns.google,https://8.8.8.0/24")
+	var f *crawl.Fault
+	if !errors.As(err, &f) || len(f.Fields) != 5 {
+		t.Fatalf("got %v, want five faults", err)
+	}
+}
