@@ -2,14 +2,19 @@ package fetch
 
 import (
 	"bufio"
+	"bytes"
 	"compress/flate"
 	"compress/zlib"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
@@ -39,8 +44,9 @@ const (
 // body is a decoded body. buf holds what is going to be parsed; n counts every
 // decoded byte that was read.
 type body struct {
-	buf []byte
-	n   int64
+	buf  []byte
+	n    int64
+	slot bool // it holds one of slots
 }
 
 // minBuffer holds most pages without growing.
@@ -55,6 +61,10 @@ func newBody() *body {
 }
 
 func (b *body) release() {
+	if b.slot {
+		<-slots
+		b.slot = false
+	}
 	if cap(b.buf) <= pooledBytes {
 		bodies.Put(b)
 	}
@@ -85,13 +95,23 @@ func (b *body) fill(r io.Reader, n int) error {
 func (x *exchange) readBody(res *http.Response) error {
 	x.media, x.label = mediaType(res.Header["Content-Type"])
 	limit := x.fetcher.opts.MaxBodyBytes
-	raw := &rawReader{r: res.Body}
-	r, release, err := decoder(res.Header["Content-Encoding"], raw, limit)
+	codings, err := contentCodings(res.Header["Content-Encoding"])
 	if err != nil {
 		return err
 	}
+	raw := newRawReader(res.Body, codings, limit)
+	x.compressed = len(codings) > 0
+	var wire io.Reader = raw
+	if windowed(codings) {
+		packed, err := x.collect(raw)
+		if err != nil {
+			return err
+		}
+		defer packed.release()
+		wire = bytes.NewReader(packed.buf)
+	}
+	r, release := undo(codings, wire, limit)
 	defer release()
-	x.compressed = r != io.Reader(raw)
 
 	declaredHTML := x.media == "text/html" || x.media == "application/xhtml+xml"
 	cut := false
@@ -100,15 +120,9 @@ func (x *exchange) readBody(res *http.Response) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return x.bodyFault(raw, err)
 		}
-		kind, html := sniff(x.body.buf, declaredHTML)
-		x.html = html
-		if !html {
-			x.media, x.label, cut = kind, "", true
+		if cut = !x.identify(declaredHTML); cut {
 			limit = max(sniffedBytes, x.body.n)
-		} else if x.media == "" {
-			x.media = kind
 		}
-		x.xhtml = x.media == "application/xhtml+xml"
 	}
 	switch {
 	case errors.Is(err, io.EOF):
@@ -133,6 +147,35 @@ func (x *exchange) readBody(res *http.Response) error {
 	case x.body.n > limit && !cut:
 		return x.tooLarge()
 	}
+	if raw.err != nil && !errors.Is(raw.err, io.EOF) {
+		return x.bodyFault(raw, raw.err) // behind what is whole as far as the coding knows
+	}
+	x.digestBody()
+	if x.compressed {
+		// Behind the last coding's end there may be padding; reading it to the end
+		// of the message keeps the connection.
+		_, _ = io.CopyN(io.Discard, raw, 4<<10)
+	}
+	if x.html && len(x.body.buf) > smallPage {
+		return x.takeSlot()
+	}
+	return nil
+}
+
+// identify finds out what the body is by its first bytes, and reports whether it is HTML.
+func (x *exchange) identify(declaredHTML bool) bool {
+	kind, html := sniff(x.body.buf, declaredHTML)
+	x.html = html
+	if !html {
+		x.media, x.label = kind, ""
+	} else if x.media == "" {
+		x.media = kind
+	}
+	x.xhtml = x.media == "application/xhtml+xml"
+	return html
+}
+
+func (x *exchange) digestBody() {
 	switch {
 	case x.body.n == 0:
 	case x.hash != nil:
@@ -140,12 +183,50 @@ func (x *exchange) readBody(res *http.Response) error {
 	default:
 		x.digest = digestOf(x.body.buf)
 	}
-	if x.compressed {
-		// Behind the last coding's end there may be padding; reading it to the end
-		// of the message keeps the connection.
-		_, _ = io.CopyN(io.Discard, raw, 4<<10)
+}
+
+// smallPage is what a page may have, in bytes, to be parsed without one of slots.
+const smallPage = 64 << 10
+
+// slots bounds the pages of any size, and the codings with a large window, that are
+// worked at in this process at a time: that takes many times the memory of the page
+// itself, and more at once than there are processors makes none of them faster. Whoever
+// holds one does not wait for the network.
+var slots = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+// takeSlot waits for one of slots; the end of the fetch gives it back. What is waited for
+// is this process, so that the wait does not count as the server's, nor end with its time.
+func (x *exchange) takeSlot() error {
+	if x.body.slot {
+		return nil
 	}
-	return nil
+	begun := time.Now()
+	defer func() { x.queued += time.Since(begun) }()
+	select {
+	case slots <- struct{}{}:
+		x.body.slot = true
+		return nil
+	case <-x.gone:
+		return context.Canceled
+	}
+}
+
+// collect reads a body as it was sent, which is not decoded before it is complete: a
+// server that takes its time must not hold a slot meanwhile. The caller releases what it
+// returns.
+func (x *exchange) collect(raw *rawReader) (*body, error) {
+	b := newBody()
+	err := b.fill(raw, int(raw.left)+1)
+	if errors.Is(err, io.EOF) {
+		err = x.takeSlot()
+	} else {
+		err = x.bodyFault(raw, err)
+	}
+	if err != nil {
+		b.release()
+		return nil, err
+	}
+	return b, nil
 }
 
 func digestOf(body []byte) Digest {
@@ -199,8 +280,19 @@ func decodeFault(what string, raw *rawReader, compressed bool, err error) error 
 
 // rawReader remembers how the encoded body ended.
 type rawReader struct {
-	r   io.Reader
-	err error
+	r    io.Reader
+	left int64 // bytes that it may have yet; then it fails with errDecodedLimit
+	err  error
+}
+
+// newRawReader returns a reader of a body that holds at most limit bytes beneath its
+// codings. There are codings of nothing, of any length, and what cannot be compressed
+// grows a little; without codings others see to the limit.
+func newRawReader(r io.Reader, codings []string, limit int64) *rawReader {
+	if len(codings) == 0 {
+		return &rawReader{r: r, left: 1<<63 - 1}
+	}
+	return &rawReader{r: r, left: limit + limit/8 + minBuffer}
 }
 
 func (r *rawReader) Read(p []byte) (int, error) {
@@ -208,6 +300,9 @@ func (r *rawReader) Read(p []byte) (int, error) {
 		return 0, r.err
 	}
 	n, err := r.r.Read(p)
+	if r.left -= int64(n); r.left < 0 {
+		err = errDecodedLimit
+	}
 	r.err = err
 	return n, err
 }
@@ -237,9 +332,19 @@ func (l *limitReader) Read(p []byte) (int, error) {
 }
 
 // decoder returns a reader of what raw holds beneath the codings of the
-// Content-Encoding lines (RFC 9110 section 8.4), which were applied in the order
-// listed and are undone in reverse. release must be called after the last read.
+// Content-Encoding lines. release must be called after the last read.
 func decoder(lines []string, raw io.Reader, limit int64) (r io.Reader, release func(), err error) {
+	codings, err := contentCodings(lines)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, release = undo(codings, raw, limit)
+	return r, release, nil
+}
+
+// contentCodings returns the codings of the Content-Encoding lines (RFC 9110 section
+// 8.4), in the order in which they were applied.
+func contentCodings(lines []string) ([]string, error) {
 	var codings []string
 	for _, line := range lines {
 		for c := range strings.SplitSeq(line, ",") {
@@ -252,22 +357,34 @@ func decoder(lines []string, raw io.Reader, limit int64) (r io.Reader, release f
 			case "gzip", "br", "deflate", "zstd":
 				codings = append(codings, c)
 			default:
-				return nil, nil, crawl.Faultf(crawl.CodeContentEncoding,
+				return nil, crawl.Faultf(crawl.CodeContentEncoding,
 					"The answer is encoded as %q, which is not supported.", clip(printable(c), 40))
 			}
 		}
 	}
 	if len(codings) > maxCodings {
-		return nil, nil, crawl.Faultf(crawl.CodeContentEncoding,
+		return nil, crawl.Faultf(crawl.CodeContentEncoding,
 			"The answer is encoded %d times; at most %d are undone.", len(codings), maxCodings)
 	}
+	return codings, nil
+}
+
+// windowed reports whether undoing the codings takes a large window: brotli has up to
+// 16 MiB (RFC 7932 section 9.1), zstd up to [zstdWindow], gzip and deflate 32 KiB.
+func windowed(codings []string) bool {
+	return slices.Contains(codings, "br") || slices.Contains(codings, "zstd")
+}
+
+// undo returns a reader of what raw holds beneath the codings, which are undone in
+// reverse, with at most limit bytes behind each.
+func undo(codings []string, raw io.Reader, limit int64) (r io.Reader, release func()) {
 	r, release = raw, func() {}
-	for i := len(codings) - 1; i >= 0; i-- {
-		d := &decode{coding: codings[i], src: r}
+	for _, coding := range slices.Backward(codings) {
+		d := &decode{coding: coding, src: r}
 		done := release
 		r, release = &limitReader{d, limit}, func() { d.release(); done() }
 	}
-	return r, release, nil
+	return r, release
 }
 
 // decode undoes one coding. It opens on the first read, so that an empty body
@@ -360,7 +477,7 @@ func (m *members) Read(p []byte) (int, error) {
 			err := m.z.Reset(m.in)
 			switch {
 			case err == nil:
-			case m.n > 0:
+			case m.n > 0 && (errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)):
 				return 0, io.EOF
 			default:
 				return 0, err

@@ -81,7 +81,10 @@ func (p *parser) decode(body []byte, label string) []byte {
 		p.decodingErrors = true
 	}
 	// A decoder of UTF-16 may have left a second mark, and lone surrogates.
-	return bytes.TrimPrefix(bytes.ToValidUTF8(text, replacementChar), utf8BOM)
+	if !utf8.Valid(text) {
+		text = bytes.ToValidUTF8(text, replacementChar)
+	}
+	return bytes.TrimPrefix(text, utf8BOM)
 }
 
 // identify finds the charset of a page and returns body without its byte order

@@ -34,7 +34,9 @@ type exchange struct {
 	// ownHeader is the whole header of a request.
 	ownHeader http.Header
 	start     time.Time
-	took      time.Duration // to the end of the last answer
+	took      time.Duration   // to the end of the last answer
+	queued    time.Duration   // of that, for one of slots
+	gone      <-chan struct{} // closed when the caller wants it no more
 
 	at     crawl.URL // the URL being requested
 	next   crawl.URL // where the last answer redirects to
@@ -80,7 +82,7 @@ func (x *exchange) run(ctx context.Context) error {
 // net/http reads it, and takes the body, decoded and within the limit, so that
 // colly finds nothing left to misread.
 func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
-	x.status, x.inBody, x.header = 0, false, nil
+	x.status, x.inBody, x.header, x.queued = 0, false, nil, 0
 	out, err := x.outgoing(req)
 	if err != nil {
 		return nil, err
@@ -89,14 +91,18 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.status, x.inBody, x.header = res.StatusCode, true, res.Header
+	x.status = res.StatusCode
+	if err := checkFields(res); err != nil {
+		return nil, err
+	}
+	x.inBody, x.header = true, res.Header
 	if x.req.Jar != nil && keepCookies(x.req.Jar, req.URL, res) {
 		// A page that sets a cookie and redirects to itself has not answered yet;
 		// the limit of redirects ends those that do so again and again.
 		x.trail.seen = x.trail.seen[:0]
 	}
 	err = x.answered(res)
-	x.took = time.Since(x.start)
+	x.took = time.Since(x.start) - x.queued
 	if err != nil {
 		return nil, err
 	}

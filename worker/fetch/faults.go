@@ -97,7 +97,8 @@ func isTLS(err error) bool {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return true
 	}
-	return errors.Is(err, http.ErrSchemeMismatch) || strings.Contains(err.Error(), ": tls: ")
+	text := err.Error()
+	return errors.Is(err, http.ErrSchemeMismatch) || strings.HasPrefix(text, "tls: ") || strings.Contains(text, ": tls: ")
 }
 
 func tlsMessage(err error) string {

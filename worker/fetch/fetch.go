@@ -45,7 +45,8 @@ const (
 // for its default.
 type Options struct {
 	// Dial opens every connection. It is the guard (package netguard) and
-	// therefore required: without it a page could name any address.
+	// therefore required: without it a page could name any address. A connection that
+	// is kept is used again without it, so each network policy needs a Fetcher of its own.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// UserAgent is sent as it is; visible ASCII and spaces only.
 	UserAgent string
@@ -208,7 +209,10 @@ func New(o Options) (*Fetcher, error) {
 			Proxy:       nil, // behind a proxy the guard would judge the proxy's address only
 			DialContext: o.Dial,
 			// A transport with its own DialContext speaks HTTP/2 only when told to.
-			ForceAttemptHTTP2:      true,
+			ForceAttemptHTTP2: true,
+			// What a server may send ahead of the reader. The standard library's 4 MiB a stream would be
+			// 256 MiB in a worker of the usual size, beside the bodies.
+			HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 20},
 			MaxIdleConns:           0, // bounded by the pages in flight
 			MaxIdleConnsPerHost:    o.MaxConnsPerHost,
 			MaxConnsPerHost:        o.MaxConnsPerHost,
@@ -266,6 +270,7 @@ func (f *Fetcher) Fetch(ctx context.Context, req Request) (res Result, err error
 		ownHeader: header,
 		at:        req.URL,
 		start:     time.Now(),
+		gone:      ctx.Done(),
 		body:      newBody(),
 	}
 	x.trail.seen = append(x.seenArray[:0], req.URL.Key())

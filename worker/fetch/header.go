@@ -99,3 +99,23 @@ func requestHeader(base http.Header, userAgent string, extra http.Header) (http.
 	}
 	return h, nil
 }
+
+// maxFields bounds the fields of an answer's header: each takes some hundred bytes here,
+// however few it has on the wire. It is the bound of curl.
+const maxFields = 5000
+
+// checkFields fails, and closes the body, when an answer has more than maxFields.
+func checkFields(res *http.Response) error {
+	n := 0
+	for _, values := range res.Header {
+		n += len(values)
+	}
+	if n <= maxFields {
+		return nil
+	}
+	_ = res.Body.Close()
+	return &crawl.Fault{
+		Code: crawl.CodeBadResponse, Status: res.StatusCode,
+		Message: "The answer has " + itoa(n) + " header fields; at most " + itoa(maxFields) + " are read.",
+	}
+}

@@ -2,7 +2,7 @@ package fetch
 
 import (
 	"bytes"
-	"io"
+	"errors"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -27,6 +27,13 @@ const (
 	// one clears its table of attribute names at every tag, and the table of one
 	// tag with a million attributes would make every later tag cost milliseconds.
 	longTag = 1 << 10
+
+	// What the links of a page may take, all together. Two thousand of the longest, made
+	// by one long base, would be 16 MB of a page of 20 KB; real ones have 100 bytes each.
+	maxLinkBytes = 1 << 20
+	// Links that are none, one of which costs more than a good one. Scripts of real pages
+	// have hundreds.
+	maxBadLinks = 10 * DefaultMaxLinks
 
 	htmlSpace = "\t\n\f\r "
 )
@@ -58,6 +65,7 @@ type parser struct {
 	refs                                     []ref
 	directives                               int // bytes of them
 	nesting                                  []element
+	markup                                   bool // what follows the start tag at hand is markup, whatever its name
 }
 
 // ref is one link element: the end of its href in parser.hrefs, where it begins
@@ -80,13 +88,22 @@ const (
 // parseHTML reads a page, valid UTF-8, in one pass of the tokenizer, without a
 // tree. Links are resolved after it: a base counts for those before it too.
 func (p *parser) parseHTML(page []byte) {
-	z := html.NewTokenizer(bytes.NewReader(page))
+	src := &source{page: page}
+	z := src.tokenizer(nil, 0)
 	read, inTitle := 0, false
 	var nameBuf [maxTagName]byte
 	for {
 		tt := z.Next()
 		raw := len(z.Raw())
+		if tt == html.ErrorToken && errors.Is(z.Err(), errGiantTag) {
+			var tag []byte
+			if tag, raw = shortened(page[read:]); raw > 0 {
+				z = src.tokenizer(tag, read+raw)
+				tt = z.Next()
+			}
+		}
 		read += raw
+		src.token, src.raw = read, false
 		switch tt {
 		case html.ErrorToken:
 			// The end. A tag that it cuts off is no element.
@@ -99,12 +116,9 @@ func (p *parser) parseHTML(page []byte) {
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name := tagName(&nameBuf, z.Raw()[len("<"):])
 			inTitle = p.start(z, name, tt == html.SelfClosingTagToken)
+			src.raw = !p.markup && rawElements[string(name)]
 			if raw > longTag {
-				// A short tag of the same name in front of the rest makes the new
-				// tokenizer take the text of a script or a title for what it is.
-				z = html.NewTokenizer(io.MultiReader(
-					strings.NewReader("<"+p.rawText(name, tt)+">"), bytes.NewReader(page[read:])))
-				z.Next()
+				z = p.anew(src, name)
 			}
 			z.AllowCDATA(p.foreign())
 			continue
@@ -116,6 +130,18 @@ func (p *parser) parseHTML(page []byte) {
 		}
 		inTitle = false
 	}
+}
+
+// anew returns a new tokenizer for what follows a start tag. A short tag of the same
+// name in front of it makes the tokenizer take the text of a script or a title for what
+// it is.
+func (p *parser) anew(src *source, name []byte) *html.Tokenizer {
+	if !src.raw {
+		name = []byte("p")
+	}
+	z := src.tokenizer([]byte("<"+string(name)+">"), src.token)
+	z.Next()
+	return z
 }
 
 // maxTagName is longer than any name that matters here.
@@ -141,16 +167,6 @@ func tagName(buf *[maxTagName]byte, tag []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f' }
 
-// rawText returns the name of an element that may be one whose content is not
-// markup (the tokenizer knows which are), else that of one whose content is.
-func (p *parser) rawText(name []byte, tt html.TokenType) string {
-	if len(name) == 0 || p.foreign() || p.xhtml && tt == html.SelfClosingTagToken ||
-		string(name) == "noscript" {
-		return "p"
-	}
-	return string(name)
-}
-
 // start handles a start tag and reports whether the text behind it is the
 // title's.
 func (p *parser) start(z *html.Tokenizer, name []byte, selfClosing bool) (isTitle bool) {
@@ -158,8 +174,9 @@ func (p *parser) start(z *html.Tokenizer, name []byte, selfClosing bool) (isTitl
 		p.leaveForeign()
 	}
 	foreign := p.foreign()
-	if foreign || selfClosing && p.xhtml {
-		// Only HTML elements have raw text; and an empty XHTML element has none.
+	// Only HTML elements have raw text; and an empty XHTML element has none. What is for
+	// readers without scripts is for us.
+	if p.markup = foreign || selfClosing && p.xhtml || string(name) == "noscript"; p.markup {
 		z.NextIsNotRawText()
 	}
 	switch string(name) {
@@ -200,8 +217,6 @@ func (p *parser) start(z *html.Tokenizer, name []byte, selfClosing bool) (isTitl
 			p.hasTitle = true
 			return !selfClosing || !p.xhtml
 		}
-	case "noscript":
-		z.NextIsNotRawText() // what is for readers without scripts is for us
 	case "template":
 		// In foreign content it is an element like any other.
 		if !foreign {
@@ -466,18 +481,19 @@ func (p *parser) resolve() {
 	hrefs := string(p.hrefs)
 	p.found = make([]Link, 0, min(len(p.refs), p.maxLinks))
 	seen := make(map[crawl.Key]int, min(len(p.refs), p.maxLinks))
-	start := 0
+	start, size, bad := 0, 0, 0
 	for i, r := range p.refs {
 		href := hrefs[start:r.end]
 		start = r.end
-		if len(p.found) == p.maxLinks {
-			// Not even parsed: the limit bounds the work, too.
+		if len(p.found) == p.maxLinks || size > maxLinkBytes || bad == maxBadLinks {
+			// Not even parsed: the limits bound the work, too.
 			p.refuse(crawl.RefusedLinkLimit, len(p.refs)-i)
 			return
 		}
 		u, err := base.ResolveEncoded(href, p.encoding)
 		if err != nil {
 			p.refuse(crawl.RefusedReasonOf(err), 1)
+			bad++
 			continue
 		}
 		key := u.Key()
@@ -487,6 +503,7 @@ func (p *parser) resolve() {
 			continue
 		}
 		seen[key] = len(p.found)
+		size += len(u.String())
 		p.found = append(p.found, Link{URL: u, Key: key, NoFollow: r.nofollow})
 	}
 }

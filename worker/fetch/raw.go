@@ -19,7 +19,8 @@ const (
 	// 2.5).
 	DefaultRawBytes = 512 << 10
 
-	acceptRaw = "text/plain,application/xml,text/xml,*/*;q=0.8"
+	acceptRaw         = "text/plain,application/xml,text/xml,*/*;q=0.8"
+	acceptRawEncoding = "gzip" // see windows
 )
 
 // RawRequest is one file about a site to get: its robots.txt or a sitemap.
@@ -82,7 +83,7 @@ func (f *Fetcher) Raw(ctx context.Context, req RawRequest) (raw Raw, err error) 
 	if err != nil {
 		return Raw{Final: req.URL}, err
 	}
-	header["Accept"] = []string{acceptRaw}
+	header["Accept"], header["Accept-Encoding"] = []string{acceptRaw}, []string{acceptRawEncoding}
 	if req.MaxBytes <= 0 {
 		req.MaxBytes = DefaultRawBytes
 	}
@@ -162,7 +163,11 @@ func (x *rawExchange) request(ctx context.Context) (next crawl.URL, err error) {
 	if err != nil {
 		return next, err
 	}
-	x.status, x.inBody = res.StatusCode, true
+	x.status = res.StatusCode
+	if err := checkFields(res); err != nil {
+		return next, err
+	}
+	x.inBody = true
 	switch {
 	case res.StatusCode < 200:
 		_ = res.Body.Close()
@@ -185,22 +190,36 @@ func (x *rawExchange) request(ctx context.Context) (next crawl.URL, err error) {
 	return next, err
 }
 
+// windows bounds the files of a coding with a large window that are read in this process
+// at a time. None is asked for, so that there are hardly any to wait for each other.
+var windows = make(chan struct{}, 4)
+
 // read takes the body of a 2xx answer, or gives it to the caller.
 func (x *rawExchange) read(res *http.Response) error {
 	x.raw.Status = res.StatusCode
 	x.raw.ContentType, _ = mediaType(res.Header["Content-Type"])
-	wire := &rawReader{r: res.Body}
-	// The limit of the decoder would be an error; the body ends before it.
-	decoded, release, err := decoder(res.Header["Content-Encoding"], wire, x.req.MaxBytes+1)
+	codings, err := contentCodings(res.Header["Content-Encoding"])
 	if err != nil {
 		return err
 	}
+	wire := newRawReader(res.Body, codings, x.req.MaxBytes)
+	if windowed(codings) {
+		// It is decoded while it arrives, however slowly, since it may be large.
+		select {
+		case windows <- struct{}{}:
+			defer func() { <-windows }()
+		case <-res.Request.Context().Done():
+			return res.Request.Context().Err()
+		}
+	}
+	// The limit of the decoder would be an error; the body ends before it.
+	decoded, release := undo(codings, wire, x.req.MaxBytes+1)
 	defer release()
 	body := &cutReader{r: decoded, left: x.req.MaxBytes}
 	err = x.consume(body)
 	x.raw.Bytes, x.raw.Truncated = x.req.MaxBytes-body.left, body.cut
 	if body.err != nil {
-		return decodeFault(x.what, wire, decoded != io.Reader(wire), body.err)
+		return decodeFault(x.what, wire, len(codings) > 0, body.err)
 	}
 	x.callerErr = err
 	return err

@@ -3,6 +3,7 @@ package fetch
 import (
 	"bufio"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -13,7 +14,11 @@ import (
 	"example.com/trawl/pkg/crawltest"
 )
 
-func TestMain(m *testing.M) { crawltest.Main(m) }
+func TestMain(m *testing.M) {
+	// net/http logs what servers of these tests send unasked; it would bury a failure.
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	crawltest.Main(m)
+}
 
 func must[T any](v T, err error) T {
 	if err != nil {
