@@ -27,6 +27,7 @@ const (
 	CodeUnavailable      Code = "unavailable" // the store does not answer
 	CodeOverloaded       Code = "overloaded"  // the store answers, but takes no more
 	CodeInternal         Code = "internal"    // a defect of ours
+	CodeTenantExists     Code = "tenant_exists"
 )
 
 // Codes that name why a page failed; they are its error_type. An HTTP status of
@@ -77,10 +78,13 @@ type Fault struct {
 	RetryAfter time.Duration
 	// Temporary reports whether a page that failed like this is worth another try.
 	Temporary bool
-	Status    int       // the HTTP status that a page was answered with; 0 without an answer
-	JobID     string    // of the job that a conflict is about
-	At        time.Time // when the job expired
-	Err       error     // the cause, for logs only
+	Status    int    // the HTTP status that a page was answered with; 0 without an answer
+	JobID     string // of the job that a conflict is about
+	// Limit names the bound that was met, as in [Quota]; LimitMax is what it is.
+	Limit    string
+	LimitMax int64
+	At       time.Time // when the job expired
+	Err      error     // the cause, for logs only
 }
 
 // Error implements error. It carries the cause and is therefore for logs; show

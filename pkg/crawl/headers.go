@@ -57,16 +57,37 @@ var ownHeaders = map[string]string{
 	// Parts and conditions (RFC 9110 s13 and s14): a page would come back cut, or empty.
 	"if-match": partOfPage, "if-modified-since": partOfPage, "if-none-match": partOfPage, "if-range": partOfPage,
 	"if-unmodified-since": partOfPage, "range": partOfPage,
+	// Who asks, and through whom (RFC 7239, RFC 9110 s7.6.3). A server believes it of a proxy
+	// in front of it, so that a caller could come from an address that he does not have.
+	"forwarded": onTheWay, "via": onTheWay, "x-real-ip": onTheWay, "x-client-ip": onTheWay, "true-client-ip": onTheWay,
+	"cf-connecting-ip": onTheWay, "x-original-url": onTheWay, "x-rewrite-url": onTheWay,
+	// Another method or another page than the one that was checked.
+	"x-http-method": onlyGet, "x-http-method-override": onlyGet, "x-method-override": onlyGet,
 }
 
-const partOfPage = "Whole pages are fetched, unconditionally."
+const (
+	partOfPage = "Whole pages are fetched, unconditionally."
+	onTheWay   = "It says where a request comes from or goes to, which only a proxy of the site may say."
+	onlyGet    = "Pages are read, with GET."
+)
+
+// ownPrefixes begin the names of whole families of headers that a spec may not set.
+var ownPrefixes = []struct{ prefix, message string }{
+	{"proxy-", ""},
+	{"x-forwarded-", onTheWay},
+	// Reserved to what a browser says of itself and its page (Fetch s2.2.2): a server takes
+	// it for true since no page can set it.
+	{"sec-", "It is what a browser says of itself, and this is none."},
+}
 
 // refusedHeader says why a spec may not set the header of that name.
 func refusedHeader(name string) (message string, refused bool) {
 	lower := strings.ToLower(name)
 	message, refused = ownHeaders[lower]
-	if strings.HasPrefix(lower, "proxy-") {
-		refused = true
+	for _, own := range ownPrefixes {
+		if !refused && strings.HasPrefix(lower, own.prefix) {
+			message, refused = own.message, true
+		}
 	}
 	if refused && message == "" {
 		message = "It belongs to the connection, which is managed here."

@@ -32,7 +32,7 @@ func TestHeaderFaults(t *testing.T) {
 	}{
 		{"none", ``, nil},
 		{"credentials", `"Authorization":"Bearer x","Cookie":"a=b; c=d","X-Api-Key":"k"`, nil},
-		{"other", `"Accept":"text/html","Accept-Language":"de, en;q=0.5","Referer":"https://a.test/","!#$%&'*+-.^_` + "`" + `|~09":""`, nil},
+		{"other", `"Accept":"text/html","Accept-Language":"de, en;q=0.5","Referer":"https://a.test/","DNT":"1","X-Forward":"a","Secret":"b","X-Proxy-A":"c","!#$%&'*+-.^_` + "`" + `|~09":""`, nil},
 		{"inner space, tab, obs-text", `"A":"a b\tc","B":"é"`, nil},
 		{"most", many(20), nil},
 		{"too many", many(21), []string{"headers max"}},
@@ -70,6 +70,9 @@ func TestForbiddenHeaders(t *testing.T) {
 		"Host", "hOST", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Expect",
 		"Accept-Encoding", "Content-Encoding", "Cookie2", "Proxy-Authorization", "PROXY-CONNECTION", "Proxy-", "Range", "If-Range",
 		"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since", "HTTP2-Settings", "User-Agent",
+		"Forwarded", "Via", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-", "X-Real-IP", "True-Client-IP", "CF-Connecting-IP",
+		"X-Client-IP", "X-Original-URL", "X-Rewrite-URL", "X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override",
+		"Sec-Fetch-Site", "sec-ch-ua", "Sec-WebSocket-Key",
 	} {
 		faults := specOf(t, fmt.Sprintf(`"headers":{%q:"x"}`, name)).Validate(DefaultLimits())
 		if !slices.Equal(rules(faults), []string{"headers." + name + " forbidden"}) {

@@ -36,8 +36,8 @@ type Job struct {
 	// WaitingFor says why a job that has not ended makes no progress now:
 	// one of [WaitingTenantQuota] and its neighbours; empty otherwise.
 	WaitingFor string `json:"waiting_for"`
-	// Position is the place in the tenant's list, from 1, while it waits for
-	// tenant_quota; 0 otherwise.
+	// Position is the place in the tenant's list, from 1, while it waits there for
+	// tenant_quota; 0 otherwise, also while the tenant's pages of the day are used up.
 	Position int64 `json:"position"`
 	// Error says for a person what keeps the job from starting or why it failed.
 	Error   string `json:"error"`

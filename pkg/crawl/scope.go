@@ -3,7 +3,6 @@ package crawl
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"strings"
 
@@ -32,9 +31,8 @@ const (
 	MaxPatterns     = 100
 	MaxPatternBytes = 512
 	// maxProgram bounds what the regular expressions of one list compile to, in
-	// RE2 instructions as programSize counts them: matching takes time in proportion to
-	// it and to the URL, and "(.{1000}){1}" is short to write. 100 usual patterns take
-	// about 3,000.
+	// RE2 instructions as programSize counts them: "(.{1000}){1}" is short to write. 100
+	// usual patterns take about 3,000. For the time that matching takes see countedSteps.
 	maxProgram = 5000
 )
 
@@ -165,8 +163,8 @@ func (r *Rules) check(u URL, depth int) (Reason, *pattern) {
 	}
 	var included *pattern
 	if len(r.include) > 0 {
-		if included = r.include.match(n); included == nil {
-			return RefusedExcluded, nil
+		if included = r.include.match(n); included == nil || included == &costly {
+			return RefusedExcluded, included
 		}
 	}
 	if r.site && trapOf(n).kind != trapNone {
@@ -227,30 +225,37 @@ func registrable(host string) string {
 // that /~user/*, /%7euser/* and a glob of non-ASCII letters match what they mean.
 type pattern struct {
 	text string
-	re   *regexp.Regexp // or a glob:
-	path bool           // matches path and query
+	re   *expression // or a glob:
+	path bool        // matches path and query
 	glob glob
 }
 
 type patterns []pattern
 
+// match returns the first pattern that matches, nil for none, and [costly] when that cannot
+// be decided within the steps that one URL may take.
 func (ps patterns) match(n URL) *pattern {
+	left := steps{safe: safeSteps, counted: countedSteps}
 	for i := range ps {
-		if ps[i].matches(n) {
+		matched, decided := ps[i].matches(n, &left)
+		switch {
+		case !decided:
+			return &costly
+		case matched:
 			return &ps[i]
 		}
 	}
 	return nil
 }
 
-func (p *pattern) matches(n URL) bool {
+func (p *pattern) matches(n URL, left *steps) (matched, decided bool) {
 	switch {
 	case p.re != nil:
-		return p.re.MatchString(n.s)
+		return p.re.match(n.s, left)
 	case p.path:
-		return p.glob.match(n.RequestURI())
+		return p.glob.match(n.RequestURI()), true
 	}
-	return p.glob.match(n.s)
+	return p.glob.match(n.s), true
 }
 
 // compilePatterns compiles the patterns of one field and appends a fault for
@@ -272,7 +277,7 @@ func compilePatterns(field string, texts []string, faults []FieldFault) (pattern
 			if budget -= programSize(expr); budget < 0 {
 				message = "The regular expressions up to here are too complex together. Use fewer or smaller repetitions."
 			} else {
-				p.re, message = compileExpression(text)
+				p.re, message = compileExpression(strings.TrimPrefix(text, expressionPrefix), expr)
 			}
 		}
 		if message != "" {
@@ -313,18 +318,11 @@ func parsePattern(text string) (p pattern, expr *syntax.Regexp, message string) 
 
 const expressionPrefix = "re:"
 
-func compileExpression(text string) (*regexp.Regexp, string) {
-	re, err := regexp.Compile(strings.TrimPrefix(text, expressionPrefix))
-	if err != nil {
-		return nil, expressionMessage(err)
-	}
-	return re, ""
-}
-
 // programSize returns how many instructions of RE2 an expression takes, within a
 // factor of two, without writing out its repetitions: what "(.{1000}){1}" compiles to
 // takes a thousand times the memory of its syntax tree. The tree is small, since a
-// pattern is, and the parser refuses counts that multiply to over 1,000.
+// pattern is, and the parser refuses counts that multiply to over 1,000. A class counts by
+// its ranges: the letters of all alphabets take as much memory as 40 instructions.
 func programSize(e *syntax.Regexp) int {
 	size := 0
 	for _, sub := range e.Sub {
@@ -333,6 +331,8 @@ func programSize(e *syntax.Regexp) int {
 	switch e.Op { //nolint:exhaustive // the others are the sum of their parts, and one instruction at least
 	case syntax.OpLiteral:
 		return max(len(e.Rune), 1)
+	case syntax.OpCharClass:
+		return 1 + len(e.Rune)/32
 	case syntax.OpCapture:
 		return size + 2
 	case syntax.OpAlternate:
@@ -410,9 +410,12 @@ func isControl(r rune) bool { return r < ' ' || (r >= 0x7f && r < 0xa0) }
 // clip shortens what a message repeats of the input.
 func clip(s string) string {
 	const longest = 60
-	r := []rune(s)
-	if len(r) > longest {
-		return string(r[:longest]) + "…"
+	runes := 0
+	for i := range s { // a text of the caller's may be a body long
+		if runes == longest {
+			return s[:i] + "…"
+		}
+		runes++
 	}
 	return s
 }

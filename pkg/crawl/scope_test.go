@@ -270,8 +270,9 @@ func FuzzPattern(f *testing.F) {
 			return
 		}
 		n := u.normal()
-		got := p.matches(n)
+		got, decided := p.matches(n, &steps{safe: safeSteps, counted: countedSteps})
 		if p.re != nil {
+			checkMachine(t, p.re, n.s)
 			expr, err := syntax.Parse(strings.TrimPrefix(text, "re:"), syntax.Perl)
 			if err != nil {
 				t.Fatal(err)
@@ -291,7 +292,7 @@ func FuzzPattern(f *testing.F) {
 		if normal[0] == '/' {
 			target = n.RequestURI()
 		}
-		if want := globExpression(normal).MatchString(target); got != want {
+		if want := globExpression(normal).MatchString(target); got != want || !decided {
 			t.Fatalf("%q on %q: %v, want %v", text, target, got, want)
 		}
 	})

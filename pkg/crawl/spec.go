@@ -41,7 +41,8 @@ type Spec struct {
 	// 100 of at most 512 bytes. A pattern is a glob or "re:" and an RE2 expression.
 	// A glob matches all of the URL, or all of path and query if it begins with "/";
 	// "*" is any run without "/", "**" any run, "?" is itself. An expression matches
-	// anywhere in the URL. Default: every link.
+	// anywhere in the URL; a link on which those of the list take too many steps is refused,
+	// see [RuleSteps]. Default: every link.
 	Include []string `json:"include,omitempty"`
 	// Exclude refuses links that match one of its patterns, whatever Include says;
 	// patterns and bounds as in Include. Default: none.
@@ -63,9 +64,9 @@ type Spec struct {
 	Sitemap string `json:"sitemap,omitempty"`
 	// Headers are sent with each request to the origin (scheme, host and port) of an
 	// input, and to no other: at most 20, of at most 8 KiB together. Those of the
-	// connection, of content coding and of ranges and conditions cannot be set, nor can
-	// User-Agent, which is UserAgent. Authorization and Cookie can; no value is shown
-	// again.
+	// connection, of content coding, of ranges and conditions, of proxies, of browsers (Sec-) and
+	// of other methods cannot be set, nor can User-Agent, which is UserAgent. Authorization
+	// and Cookie can; no value is shown again.
 	Headers Headers `json:"headers,omitempty"`
 	// UserAgent is what requests call themselves, at most 256 visible ASCII characters. It
 	// begins with a name that a robots.txt can address. Default: the worker's.
@@ -165,6 +166,7 @@ type Limits struct {
 	HostConcurrency   int           // requests to one host in flight, across all jobs
 	Retention         time.Duration
 	TimeLimit         time.Duration
+	MaxBytes          int64 // decoded bytes of all pages of one job; 0 for no bound
 }
 
 // DefaultLimits returns the limits of a service that sets none. Half a second
@@ -216,6 +218,7 @@ type Plan struct {
 	UserAgent     string   `json:"user_agent,omitempty"`     // empty: the worker's own
 	DropParams    []string `json:"drop_params,omitempty"`    // see [Rules.Canonical]
 	SortParams    bool     `json:"sort_params,omitempty"`
+	MaxBytes      int64    `json:"max_bytes,omitempty"` // 0: no bound
 }
 
 // Input is one URL that a submission names.
@@ -328,7 +331,7 @@ func (c *checked) fault(field, rule, format string, args ...any) {
 func (s *Spec) check(l Limits) *checked {
 	l = l.orDefault()
 	c := &checked{limits: l}
-	c.plan.HostConcurrency = l.HostConcurrency
+	c.plan.HostConcurrency, c.plan.MaxBytes = l.HostConcurrency, l.MaxBytes
 	c.checkParams(s)
 	c.checkInputs(s)
 	c.checkSite(s)

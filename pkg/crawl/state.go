@@ -59,7 +59,7 @@ const (
 	StopFrontierEmpty StopReason = "frontier_empty" // nothing was left to fetch
 	StopPageLimit     StopReason = "page_limit"     // nothing was left, and a link was refused for max_pages
 	StopTimeLimit     StopReason = "time_limit"     // time_limit passed; the job ends as cancelled
-	StopByteLimit     StopReason = "byte_limit"
+	StopByteLimit     StopReason = "byte_limit"     // its pages have all the bytes that it may have; it ends as cancelled
 	StopCancelled     StopReason = "cancelled"
 	StopSeedFailed    StopReason = "seed_failed" // none of a site crawl's seeds was accepted
 	StopInternal      StopReason = "internal"
@@ -67,12 +67,14 @@ const (
 
 // What a job waits for, see Job.WaitingFor.
 const (
-	WaitingTenantQuota = "tenant_quota" // the tenant has as many jobs running as it may
-	WaitingDispatch    = "dispatch"     // the queue did not take the job
-	WaitingWorker      = "worker"       // no worker has begun it
-	WaitingHostDelay   = "host_delay"   // its hosts are to be left alone for a while
-	WaitingRetry       = "retry"        // its pages failed for now, and are tried again
-	WaitingRobots      = "robots"       // a robots.txt could not be read yet
+	// WaitingTenantQuota: the tenant has as many jobs running as it may, and Job.Position is
+	// the place in its line; or, at position 0, its pages of the day are used up.
+	WaitingTenantQuota = "tenant_quota"
+	WaitingDispatch    = "dispatch"   // the queue did not take the job
+	WaitingWorker      = "worker"     // no worker has begun it
+	WaitingHostDelay   = "host_delay" // its hosts are to be left alone for a while
+	WaitingRetry       = "retry"      // its pages failed for now, and are tried again
+	WaitingRobots      = "robots"     // a robots.txt could not be read yet
 )
 
 // PageState is the state of one admitted URL.

@@ -1,6 +1,8 @@
 package obs
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,10 +21,9 @@ const (
 // level that level holds at the time of the call: setting it changes a running
 // process. An unknown format is an error.
 //
-// Whatever the attributes hold, a record stays one line without control
-// characters, and the userinfo of URLs is replaced: see [Clean]. That holds for
-// strings, errors and everything that prints itself; other values are the
-// caller's to keep clean.
+// Whatever the attributes hold and are called, a record stays one line without control
+// characters, and the userinfo of URLs is replaced: see [Clean]. A value that is no
+// string, error or number and does not print itself is logged as its JSON.
 func NewLogger(w io.Writer, format string, level slog.Leveler) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: cleanAttr}
 	switch format {
@@ -47,20 +48,69 @@ func Install(w io.Writer, format string, level slog.Leveler) (*slog.Logger, erro
 }
 
 func cleanAttr(_ []string, a slog.Attr) slog.Attr {
+	a.Key = Clean(a.Key)
 	switch a.Value.Kind() {
 	case slog.KindString:
 		a.Value = slog.StringValue(Clean(a.Value.String()))
 	case slog.KindAny:
-		// The built-in attributes (time, level, source) are not among these types.
-		switch v := a.Value.Any().(type) {
-		case error:
-			a.Value = slog.StringValue(Clean(v.Error()))
-		case slog.Level:
-		case fmt.Stringer:
-			a.Value = slog.StringValue(Clean(v.String()))
-		}
+		a.Value = cleanValue(a.Value)
 	}
 	return a
+}
+
+func cleanValue(value slog.Value) slog.Value {
+	switch v := value.Any().(type) {
+	case nil, slog.Level, *slog.Source: // the handler's own
+		return value
+	case error:
+		return slog.StringValue(Clean(said(v, v.Error)))
+	case fmt.Stringer:
+		return slog.StringValue(Clean(said(v, v.String)))
+	case []byte:
+		return slog.StringValue(Clean(string(v)))
+	default:
+		data, err := json.Marshal(v)
+		if err != nil {
+			return slog.StringValue(Clean(fmt.Sprintf("%+v", v)))
+		}
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber()
+		var parts any
+		if err := d.Decode(&parts); err != nil {
+			return slog.StringValue(Clean(string(data)))
+		}
+		return slog.AnyValue(cleanParts(parts))
+	}
+}
+
+// cleanParts cleans what JSON was decoded into.
+func cleanParts(v any) any {
+	switch v := v.(type) {
+	case string:
+		return Clean(v)
+	case []any:
+		for i := range v {
+			v[i] = cleanParts(v[i])
+		}
+	case map[string]any:
+		clean := make(map[string]any, len(v))
+		for name, part := range v {
+			clean[Clean(name)] = cleanParts(part)
+		}
+		return clean
+	}
+	return v
+}
+
+// said returns what v says of itself. A nil pointer in an interface must not end the process
+// that wanted to log it.
+func said(v any, say func() string) (text string) {
+	defer func() {
+		if r := recover(); r != nil {
+			text = fmt.Sprintf("%T that cannot be printed", v)
+		}
+	}()
+	return say()
 }
 
 // userinfo matches what stands between the slashes and the last @ of an

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log" //nolint:depguard // what libraries write to
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"unicode"
@@ -54,7 +56,8 @@ func TestLoggerSEC07(t *testing.T) {
 	t.Parallel()
 	hostile := []string{
 		"a\r\nlevel=error msg=forged", "\x1b[31mred", "\u009b31m", "del\x7f", "k\tlevel=error", "sep\u2028par\u2029",
-		"bidi\u202e", "\"quoted\" {json}", "http://me:sekret@site.test/\r\nHost: other.test", "bad utf8 \xe9",
+		"bidi\u202e", "isolate\u2066", "\ufeffmark", "\u00adhyphen", "\U000e0041tag", "\x00nul", "\x1b]0;title\a", "\"quoted\" {json}",
+		"//me:sekret@site.test", "\"},{\"level\":\"ERROR\"", "a=b msg=forged", "http://me:sekret@site.test/\r\nHost: other.test", "bad utf8 \xe9",
 	}
 	for _, format := range []string{obs.FormatJSON, obs.FormatText} {
 		t.Run(format, func(t *testing.T) {
@@ -66,14 +69,18 @@ func TestLoggerSEC07(t *testing.T) {
 					t.Fatal(err)
 				}
 				//nolint:sloglint // a message that an attacker made up is the case
-				log.Info(h, slog.String("s", h), slog.Any("err", errors.New(h)), slog.Any("p", stringer(h)),
-					slog.Group("g", slog.String("s", h)))
+				log.With(slog.String(h, h)).Info(h, slog.String("s", h), slog.Any("err", errors.New(h)), slog.Any("p", stringer(h)),
+					slog.Group("g", slog.String("s", h), slog.Any("list", []string{h})), slog.Any("list", []string{"a", h}),
+					slog.Any("map", map[string]any{h: []any{h, 1, nil}}), slog.Any("bytes", []byte(h)), slog.Any("key"+h, nil),
+					slog.Any("struct", struct{ Name string }{h}), slog.Any("raw", json.RawMessage(h)), slog.Any("ch", func() {}),
+					slog.Any("nested", errors.Join(errors.New("a"), fmt.Errorf("b: %w", errors.New(h)))),
+					slog.Any("url", &url.URL{Scheme: "http", User: url.UserPassword("me", "sekret"), Host: "site.test", Path: h}))
 				line := buf.String()
 				if strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
 					t.Errorf("%q makes more than one line: %q", h, line)
 				}
 				if i := strings.IndexFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool {
-					return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == '\u202e'
+					return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 				}); i >= 0 {
 					t.Errorf("%q leaves a control character in %q", h, line)
 				}
@@ -85,6 +92,44 @@ func TestLoggerSEC07(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+type unprintable struct{ name string }
+
+func (u *unprintable) Error() string { return u.name }
+
+// What is not text keeps its form, and what cannot be printed ends nothing.
+func TestLoggerValues(t *testing.T) {
+	t.Parallel()
+	var missing *unprintable
+	for _, tt := range []struct {
+		attr slog.Attr
+		want string
+	}{
+		{slog.Any("v", []string{"a", "b"}), `["a","b"]`},
+		{slog.Any("v", []int{1, 2}), `[1,2]`},
+		{slog.Any("v", map[string]int64{"a": 1 << 60}), `{"a":1152921504606846976}`},
+		{slog.Any("v", nil), `null`},
+		{slog.Any("v", 1.5), `1.5`},
+		{slog.Any("v", true), `true`},
+		{slog.Any("v", struct {
+			N int `json:"n"`
+		}{3}), `{"n":3}`},
+		{slog.Any("v", []byte("ab")), `"ab"`},
+		{slog.Any("v", error(missing)), `"*obs_test.unprintable that cannot be printed"`},
+		{slog.Any("v", make(chan int)), `"0x`},
+	} {
+		var buf bytes.Buffer
+		log, err := obs.NewLogger(&buf, obs.FormatJSON, slog.LevelInfo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("m", tt.attr)
+		var got struct{ V json.RawMessage }
+		if err := json.Unmarshal(buf.Bytes(), &got); err != nil || !strings.HasPrefix(string(got.V), tt.want) {
+			t.Errorf("%v is logged as %s, want %s", tt.attr, buf.String(), tt.want)
+		}
 	}
 }
 
