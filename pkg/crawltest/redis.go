@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -230,6 +232,7 @@ type process struct {
 	path, dir string
 	port      int
 	args      []string
+	access    Access
 	child     *child
 }
 
@@ -240,12 +243,12 @@ func (p *process) start(ctx context.Context) error {
 	cmd := exec.Command(p.path, append([]string{
 		"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", p.dir,
 		"--daemonize", "no", "--logfile", "",
-	}, p.args...)...)
+	}, p.access.arguments(p.port, p.args)...)...)
 	c, err := startChild(cmd)
 	if err != nil {
 		return err
 	}
-	probe, err := redisconn.Open("redis://"+p.addr(), redisconn.Options{MaxRetries: -1})
+	probe, err := redisconn.Open(p.access.url(p.addr()), redisconn.Options{MaxRetries: -1, TLS: p.access.TLS})
 	if err != nil {
 		c.kill()
 		return err
@@ -323,6 +326,40 @@ type Server struct {
 // redis-server the test ends by the rule of [Real].
 func Private(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return PrivateFor(t, Access{}, args...)
+}
+
+// Access is who a test is to a server that does not let everybody do everything.
+// The zero value is the default user, in the clear.
+type Access struct {
+	User, Password string
+	// TLS are the client's files; with a CA in it the server listens for TLS alone.
+	TLS redisconn.TLS
+}
+
+func (a Access) url(addr string) string {
+	u := url.URL{Scheme: "redis", Host: addr}
+	if a.TLS.CA != "" {
+		u.Scheme = "rediss"
+	}
+	if a.Password != "" {
+		u.User = url.UserPassword(a.User, a.Password)
+	}
+	return u.String()
+}
+
+func (a Access) arguments(port int, args []string) []string {
+	if a.TLS.CA == "" {
+		return args
+	}
+	return append([]string{"--port", "0", "--tls-port", strconv.Itoa(port)}, args...)
+}
+
+// PrivateFor is [Private] for a server that args close to the default user, or open to
+// TLS alone: the server's client, and what asks whether it has started, use access. A
+// redis-server that was built without TLS ends the test by the rule of [Real].
+func PrivateFor(t testing.TB, access Access, args ...string) *Server {
+	t.Helper()
 	path := program(t)
 	dir := t.TempDir()
 	// Every write is on disk before it is acknowledged: a test that kills the
@@ -330,9 +367,12 @@ func Private(t testing.TB, args ...string) *Server {
 	args = append([]string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"}, args...)
 	var errs []error
 	for range 3 { // as in startOnFreePort
-		p := &process{path: path, dir: dir, port: FreePort(t), args: args}
+		p := &process{path: path, dir: dir, port: FreePort(t), args: args, access: access}
 		s := &Server{t: t, proc: p, Addr: p.addr()}
 		if err := s.start(); err != nil {
+			if access.TLS.CA != "" && strings.Contains(err.Error(), "FATAL CONFIG FILE ERROR") && !required() {
+				t.Skipf("needs a redis-server that was built with TLS; TRAWL_REQUIRE_REDIS=1 makes this a failure: %v", err)
+			}
 			errs = append(errs, err)
 			continue
 		}
@@ -341,8 +381,8 @@ func Private(t testing.TB, args ...string) *Server {
 				t.Error(err)
 			}
 		})
-		s.Redis = Redis{Name: "private", URL: "redis://" + s.Addr}
-		s.Client = s.Open(t, redisconn.Options{})
+		s.Redis = Redis{Name: "private", URL: access.url(s.Addr)}
+		s.Client = s.Open(t, redisconn.Options{TLS: access.TLS})
 		return s
 	}
 	t.Fatal(errors.Join(errs...))

@@ -7,7 +7,6 @@ package redisconn
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"net"
 	"net/url"
 	"strconv"
@@ -58,6 +57,8 @@ type Options struct {
 	MaxRetries int
 	// Hooks are added to the client in order, the first outermost.
 	Hooks []redis.Hook
+	// TLS are the files of a URL that asks for TLS.
+	TLS TLS
 	// Dial opens the connections in place of the network, for a server in this process
 	// or a way of its own to one; TLS is then its business. Nil dials what the URL names.
 	Dial Dialer
@@ -67,8 +68,9 @@ type Options struct {
 // host:port or the path of the socket. It is bounded by ctx.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Open returns a client for the Redis that rawURL names. It does not connect:
-// a server that is down is no fault of the URL. The forms are
+// Open returns a client for the Redis that rawURL names. It reads the files of
+// [Options.TLS] and does not connect: a server that is down is no fault of the
+// URL. The forms are
 //
 //	redis://[user:password@]host[:port][/db]
 //	rediss://…                                    the same over TLS 1.2 or later
@@ -78,19 +80,36 @@ type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 //
 // User and password are percent-encoded. They are those of the Redis servers;
 // sentinels take theirs from the parameters sentinel_user and
-// sentinel_password. tls=true asks for TLS in the last two forms.
+// sentinel_password. tls=true asks for TLS in the last two forms. The server's
+// certificate must be valid for the host that the URL names, or that Sentinel or
+// Cluster announces.
 //
-// The error is a [crawl.Fault] of code invalid that names every fault. It
-// repeats no part of the URL: in a malformed one anything may be the password.
+// The error is a [crawl.Fault] of code invalid that names every fault, those of
+// the files by their settings. It repeats no part of the URL: in a malformed one
+// anything may be the password.
+//
+// Where Redis refuses the user, the password or the certificate, or cannot be
+// trusted, the error of each command says what to do.
 func Open(rawURL string, o Options) (redis.UniversalClient, error) {
-	u, err := parse(rawURL)
-	if err != nil {
+	var (
+		p      parser
+		remote peer
+	)
+	u := p.parse(rawURL)
+	// Of a URL that is wrong nobody knows what it should have asked for.
+	config := p.load(o.TLS, u.tls || len(p.faults) > 0, &remote)
+	if err := p.err(); err != nil {
 		return nil, err
 	}
-	c := redis.NewUniversalClient(u.options(o))
+	options := u.options(o)
+	if config != nil && o.Dial == nil {
+		options.Dialer = dialer(config)
+	}
+	c := redis.NewUniversalClient(options)
 	for _, h := range o.Hooks {
 		c.AddHook(h)
 	}
+	c.AddHook(advice{&remote})
 	return c, nil
 }
 
@@ -105,7 +124,7 @@ type target struct {
 }
 
 func (t target) options(o Options) *redis.UniversalOptions {
-	out := &redis.UniversalOptions{
+	return &redis.UniversalOptions{
 		Addrs:            t.addrs,
 		ClientName:       o.Name,
 		DB:               t.db,
@@ -132,14 +151,10 @@ func (t target) options(o Options) *redis.UniversalOptions {
 		// A hosted service's extension that other servers refuse on each connect.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	if t.tls {
-		out.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	return out
 }
 
-// parser collects the faults of one URL. Its methods never put a piece of the
-// URL into a message.
+// parser collects the faults of one URL and of its files. Its methods never put a
+// piece of the URL into a message.
 type parser struct{ faults []crawl.FieldFault }
 
 func (p *parser) fault(field, rule, message string) {
@@ -147,15 +162,12 @@ func (p *parser) fault(field, rule, message string) {
 }
 
 // parse splits by hand what net/url refuses: a list of hosts in one authority.
-func parse(raw string) (target, error) {
-	var (
-		p parser
-		t target
-	)
+func (p *parser) parse(raw string) target {
+	var t target
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
 		p.fault("scheme", "required", "Begin with "+schemes+".")
-		return t, p.err()
+		return t
 	}
 	rest, fragment, _ := strings.Cut(rest, "#")
 	rest, query, _ := strings.Cut(rest, "?")
@@ -212,27 +224,16 @@ func parse(raw string) (target, error) {
 		t.tls = p.boolean("tls", q.take("tls"))
 	default:
 		p.fault("scheme", "enum", "Begin with "+schemes+".")
-		return t, p.err()
+		return t
 	}
 	if len(q) > 0 {
 		p.fault("query", "unknown", "Known parameters are db (not for a Cluster); sentinel_user and "+
 			"sentinel_password (Sentinel); tls (Sentinel and Cluster). Each at most once; remove the others.")
 	}
-	return t, p.err()
+	return t
 }
 
 const schemes = "redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://"
-
-func (p *parser) err() error {
-	if len(p.faults) == 0 {
-		return nil
-	}
-	return &crawl.Fault{
-		Code:    crawl.CodeInvalid,
-		Message: "The Redis URL cannot be used; correct what is named.",
-		Fields:  p.faults,
-	}
-}
 
 func (p *parser) userinfo(t *target, s string) {
 	user, password, _ := strings.Cut(s, ":")

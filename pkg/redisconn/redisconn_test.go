@@ -13,12 +13,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"example.com/trawl/pkg/crawl"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestParse(t *testing.T) {
 	t.Parallel()
@@ -47,8 +44,9 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(tc.url, func(t *testing.T) {
 			t.Parallel()
-			got, err := parse(tc.url)
-			if err != nil {
+			var p parser
+			got := p.parse(tc.url)
+			if err := p.err(); err != nil {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(tc.want, got, cmp.AllowUnexported(target{})); d != "" {
@@ -121,8 +119,9 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		raw := strings.ReplaceAll(s, "@", secret+"@")
-		got, err := parse(raw)
-		if err != nil {
+		var p parser
+		got := p.parse(raw)
+		if err := p.err(); err != nil {
 			if strings.Contains(err.Error(), secret) {
 				t.Fatalf("%q: the error repeats the URL: %v", raw, err)
 			}
