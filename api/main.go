@@ -31,10 +31,9 @@ func main() {
 
 func run(ctx context.Context) error {
 	cfg, err := config.LoadAPI(os.Args[1:], os.Environ(), os.Stdout)
-	sources, errSources := crawl.ParseSources(cfg.AllowedSources)
-	rdb, errRedis := redisconn.Open(cfg.RedisURL, redisconn.Options{Name: "trawl-api"})
-	err = errors.Join(err, config.In("TRAWL_ALLOWED_SOURCES", errSources), config.In("TRAWL_REDIS_URL", errRedis))
-	if err != nil {
+	sources, err1 := crawl.ParseSources(cfg.AllowedSources)
+	rdb, err2 := redisconn.Open(cfg.RedisURL, redisconn.Options{Name: "trawl-api", TLS: redisconn.TLS(cfg.RedisTLS)})
+	if err = errors.Join(err, config.In("TRAWL_ALLOWED_SOURCES", err1), config.In("TRAWL_REDIS_URL", err2)); err != nil {
 		return err
 	}
 	log, err := obs.Install(os.Stderr, cfg.LogFormat, cfg.LogLevel)
@@ -45,10 +44,11 @@ func run(ctx context.Context) error {
 	log.LogAttrs(ctx, slog.LevelInfo, "settings", cfg.Attrs()...)
 	limits := crawl.DefaultLimits()
 	limits.HostDelay, limits.HostConcurrency = cfg.HostDelay, cfg.HostConcurrency
-	bell := queue.NewDoorbell(rdb)
+	st := store.New(rdb, store.Options{Replicas: cfg.RedisWait, Logger: log})
 	server, err := httpapi.New(httpapi.Options{
-		Listen: cfg.Listen, Jobs: store.New(rdb, store.Options{Replicas: cfg.RedisWait, Logger: log}), Doorbell: bell,
-		Keys: cfg.Keys, Sources: sources, Limits: limits, MaxRunning: cfg.MaxRunning,
+		Listen: cfg.Listen, Jobs: st, Doorbell: queue.NewDoorbell(rdb),
+		Keys: cfg.Keys, AdminKey: cfg.AdminKey, GatewaySecret: cfg.GatewaySecret,
+		Tenants: st, Sources: sources, Limits: limits, Quota: crawl.Quota(cfg.Quota),
 		StopGrace: cfg.ShutdownGrace, Logger: log, Registry: obs.NewRegistry(),
 	})
 	if err != nil {

@@ -34,20 +34,20 @@ func run(ctx context.Context) error {
 	c, err := config.LoadWorker(os.Args[1:], os.Environ(), os.Stdout)
 	sources, err1 := crawl.ParseSources(c.AllowedSources)
 	policy, err2 := netguard.Parse(c.PrivateHosts)
-	rdb, err3 := redisconn.Open(c.RedisURL, redisconn.Options{Name: "trawl-worker"})
-	log, err4 := obs.Install(os.Stderr, c.LogFormat, c.LogLevel)
-	err = errors.Join(err, config.In("TRAWL_ALLOWED_SOURCES", err1), config.In("TRAWL_PRIVATE_HOSTS", err2),
-		config.In("TRAWL_REDIS_URL", err3), config.In("TRAWL_LOG_FORMAT", err4))
-	if err != nil {
+	denied, err3 := netguard.ParseDenied(c.DeniedNetworks)
+	rdb, err4 := redisconn.Open(c.RedisURL, redisconn.Options{Name: "trawl-worker", TLS: redisconn.TLS(c.RedisTLS)})
+	log, err5 := obs.Install(os.Stderr, c.LogFormat, c.LogLevel)
+	if err = errors.Join(err, config.In("TRAWL_ALLOWED_SOURCES", err1), config.In("TRAWL_PRIVATE_HOSTS", err2),
+		err3, config.In("TRAWL_REDIS_URL", err4), config.In("TRAWL_LOG_FORMAT", err5)); err != nil {
 		return err
 	}
 	redisconn.SetLogger(log)
 	log.LogAttrs(ctx, slog.LevelInfo, "settings", c.Attrs()...)
-	reg, st, dial := obs.NewRegistry(), store.New(rdb, store.Options{Logger: log}), netguard.New(policy).DialContext
+	reg, st, guard := obs.NewRegistry(), store.New(rdb, store.Options{Logger: log}), netguard.New(policy, denied)
 	p, err := crawler.NewProcess(crawler.ProcessOptions{
-		Listen: c.Listen, Health: obs.NewHandler(reg, log, obs.Check{Name: "redis", Ready: st.Ready}),
-		RedisURL: c.RedisURL, Fetch: fetch.Options{Dial: dial, UserAgent: c.UserAgent, MaxConnsPerHost: c.Concurrency},
-		Options: crawler.Options{
+		Listen: c.Listen, RedisURL: c.RedisURL, RedisTLS: redisconn.TLS(c.RedisTLS),
+		Fetch:  fetch.Options{Dial: guard.DialContext, UserAgent: c.UserAgent, MaxConnsPerHost: c.Concurrency},
+		Health: obs.NewHandler(reg, log, obs.Check{Name: "redis", Ready: st.Ready}), Options: crawler.Options{
 			Store: st, Doorbell: queue.NewDoorbell(rdb), Logger: log, Metrics: crawler.NewMetrics(reg), Sources: sources,
 			Concurrency: c.Concurrency, HostDelay: c.HostDelay, HostConcurrency: c.HostConcurrency, Grace: c.ShutdownGrace,
 		},

@@ -77,6 +77,7 @@ func (s *Server) document() ([]byte, error) {
 			Type: huma.TypeObject, Description: "The status, with records and errors as arrays.",
 		}},
 		"application/x-ndjson": {Schema: schemas.Schema(reflect.TypeFor[record](), true, "")},
+		"text/csv":             {Schema: &huma.Schema{Type: huma.TypeString, Description: "The records, below a header row."}},
 	}
 	for _, schema := range schemas.Map() {
 		for _, p := range schema.Properties {

@@ -3,6 +3,9 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,14 +23,14 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/crawltest"
 	"example.com/trawl/pkg/obs"
 	"example.com/trawl/pkg/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { crawltest.Main(m) }
 
 // fakeJobs is a store in memory for what the HTTP edge itself decides. It knows
 // idempotency, since replays are a matter of answers too; a test sets the rest.
@@ -263,6 +266,235 @@ func (f *fakeJobs) add(tenant string, state crawl.State) crawl.JobRef {
 	return ref
 }
 
+// fakeTenants keeps tenants and keys in memory, by the contract of the store's own.
+type fakeTenants struct {
+	mu      sync.Mutex
+	tenants map[string]crawl.Tenant
+	keys    map[[32]byte]crawl.APIKey
+	quotas  map[string]crawl.Quota // where the jobs are
+	calls   map[string]int         // by the name of the method
+
+	err  map[string]error        // of a method, when set
+	meet func(method, of string) // called before a method looks, without the lock
+	open map[string][]crawl.Ring // what SetQuota answers
+}
+
+func newFakeTenants() *fakeTenants {
+	return &fakeTenants{
+		tenants: map[string]crawl.Tenant{}, keys: map[[32]byte]crawl.APIKey{}, quotas: map[string]crawl.Quota{},
+		calls: map[string]int{}, err: map[string]error{}, open: map[string][]crawl.Ring{},
+	}
+}
+
+func keyID(digest [32]byte) string { return hex.EncodeToString(digest[:8]) }
+
+// enter begins a call; the caller holds the lock after it, in any case.
+func (f *fakeTenants) enter(ctx context.Context, method, of string) error {
+	if f.meet != nil {
+		f.meet(method, of)
+	}
+	f.mu.Lock()
+	f.calls[method]++
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return f.err[method]
+}
+
+func (f *fakeTenants) count(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[method]
+}
+
+// edit changes what the fake holds while the server may be looking.
+func (f *fakeTenants) edit(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// key puts a key of a tenant into the fake and returns it.
+func (f *fakeTenants) key(tenant string, expires time.Time) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := keyPrefix + rand.Text()
+	d := sha256.Sum256([]byte(key))
+	f.keys[d] = crawl.APIKey{ID: keyID(d), Tenant: tenant, ExpiresAt: expires}
+	return key
+}
+
+func (f *fakeTenants) Authenticate(ctx context.Context, digest [32]byte) (crawl.APIKey, crawl.Tenant, error) {
+	err := f.enter(ctx, "Authenticate", "")
+	defer f.mu.Unlock()
+	if err != nil {
+		return crawl.APIKey{}, crawl.Tenant{}, err
+	}
+	k, ok := f.keys[digest]
+	t, kept := f.tenants[k.Tenant]
+	if !ok || !kept || !k.ExpiresAt.IsZero() && !time.Now().Before(k.ExpiresAt) {
+		return crawl.APIKey{}, crawl.Tenant{}, crawl.Faultf(crawl.CodeUnauthenticated, "the store's own words")
+	}
+	return k, t, nil
+}
+
+var errNoTenant = crawl.Faultf(crawl.CodeNotFound, "the store's own words")
+
+func (f *fakeTenants) Tenant(ctx context.Context, name string) (crawl.Tenant, error) {
+	err := f.enter(ctx, "Tenant", name)
+	defer f.mu.Unlock()
+	if err != nil {
+		return crawl.Tenant{}, err
+	}
+	t, ok := f.tenants[name]
+	if !ok {
+		return t, errNoTenant
+	}
+	return t, nil
+}
+
+func (f *fakeTenants) Tenants(ctx context.Context, after string, limit int) (store.TenantPage, error) {
+	err := f.enter(ctx, "Tenants", after)
+	defer f.mu.Unlock()
+	var p store.TenantPage
+	for _, name := range sorted(f.tenants) {
+		switch {
+		case name <= after:
+		case len(p.Tenants) == limit:
+			p.More = true
+		default:
+			p.Tenants, p.Next = append(p.Tenants, f.tenants[name]), name
+		}
+	}
+	return p, err
+}
+
+func (f *fakeTenants) CreateTenant(ctx context.Context, t crawl.Tenant) (crawl.Tenant, error) {
+	err := f.enter(ctx, "CreateTenant", t.Name)
+	defer f.mu.Unlock()
+	if err != nil {
+		return t, err
+	}
+	if _, ok := f.tenants[t.Name]; ok {
+		return t, crawl.Faultf(crawl.CodeTenantExists, "It is there.")
+	}
+	t.CreatedAt = time.Unix(1_700_000_000, 0)
+	t.UpdatedAt = t.CreatedAt
+	f.tenants[t.Name] = t
+	return t, nil
+}
+
+func (f *fakeTenants) ChangeTenant(ctx context.Context, t crawl.Tenant) (crawl.Tenant, error) {
+	err := f.enter(ctx, "ChangeTenant", t.Name)
+	defer f.mu.Unlock()
+	if err != nil {
+		return t, err
+	}
+	old, ok := f.tenants[t.Name]
+	if !ok {
+		return t, errNoTenant
+	}
+	t.CreatedAt, t.UpdatedAt = old.CreatedAt, old.UpdatedAt.Add(time.Second)
+	f.tenants[t.Name] = t
+	return t, nil
+}
+
+func (f *fakeTenants) SetQuota(ctx context.Context, tenant string, q crawl.Quota) ([]crawl.Ring, error) {
+	err := f.enter(ctx, "SetQuota", tenant)
+	defer f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	f.quotas[tenant] = q
+	return f.open[tenant], nil
+}
+
+func (f *fakeTenants) Keys(ctx context.Context, tenant string) ([]crawl.APIKey, error) {
+	err := f.enter(ctx, "Keys", tenant)
+	defer f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := f.tenants[tenant]; !ok {
+		return nil, errNoTenant
+	}
+	var all []crawl.APIKey
+	for _, k := range f.keys {
+		if k.Tenant == tenant {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, func(a, b crawl.APIKey) int { return strings.Compare(a.ID, b.ID) })
+	return all, nil
+}
+
+func (f *fakeTenants) AddKey(ctx context.Context, n store.NewKey) (crawl.APIKey, error) {
+	err := f.enter(ctx, "AddKey", n.Tenant)
+	defer f.mu.Unlock()
+	if err != nil {
+		return crawl.APIKey{}, err
+	}
+	if _, ok := f.tenants[n.Tenant]; !ok {
+		return crawl.APIKey{}, errNoTenant
+	}
+	k := crawl.APIKey{
+		ID: keyID(n.Digest), Tenant: n.Tenant, Label: n.Label, CreatedAt: time.Now(), ExpiresAt: n.ExpiresAt,
+	}
+	f.keys[n.Digest] = k
+	return k, nil
+}
+
+// find returns the digest of a key of a tenant; the caller holds the lock.
+func (f *fakeTenants) find(tenant, id string) ([32]byte, bool) {
+	for d, k := range f.keys {
+		if k.Tenant == tenant && k.ID == id {
+			return d, true
+		}
+	}
+	return [32]byte{}, false
+}
+
+func (f *fakeTenants) RotateKey(
+	ctx context.Context, tenant, id string, overlap time.Duration, next store.NewKey,
+) (crawl.APIKey, error) {
+	err := f.enter(ctx, "RotateKey", tenant)
+	defer f.mu.Unlock()
+	if err != nil {
+		return crawl.APIKey{}, err
+	}
+	d, ok := f.find(tenant, id)
+	if !ok {
+		return crawl.APIKey{}, errNoTenant
+	}
+	old := f.keys[d]
+	life := old.ExpiresAt
+	if end := time.Now().Add(overlap); life.IsZero() || end.Before(life) {
+		old.ExpiresAt = end
+	}
+	f.keys[d] = old
+	k := crawl.APIKey{ID: keyID(next.Digest), Tenant: tenant, Label: old.Label, CreatedAt: time.Now()}
+	k.ExpiresAt = next.ExpiresAt
+	if k.ExpiresAt.IsZero() && !life.IsZero() {
+		k.ExpiresAt = k.CreatedAt.Add(life.Sub(old.CreatedAt))
+	}
+	f.keys[next.Digest] = k
+	return k, nil
+}
+
+func (f *fakeTenants) RevokeKey(ctx context.Context, tenant, id string) error {
+	err := f.enter(ctx, "RevokeKey", tenant)
+	defer f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	d, ok := f.find(tenant, id)
+	if !ok {
+		return errNoTenant
+	}
+	delete(f.keys, d)
+	return nil
+}
+
 const (
 	keyA = "key-of-tenant-a-0001"
 	keyB = "key-of-tenant-b-0001"
@@ -296,6 +528,12 @@ func (b *syncBuffer) String() string {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
+	return newBenchWith(t, nil)
+}
+
+// newBenchWith is newBench with some options changed.
+func newBenchWith(t testing.TB, change func(*Options)) *bench {
+	t.Helper()
 	sources, err := crawl.ParseSources("*")
 	if err != nil {
 		t.Fatal(err)
@@ -305,11 +543,14 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.server, err = New(Options{
+	o := Options{
 		Listen: "127.0.0.1:0", Jobs: b.fakeJobs, Doorbell: b.fakeJobs, Keys: map[string][]string{"a": {keyA}, "b": {keyB}},
-		Sources: sources, Limits: crawl.DefaultLimits(), MaxRunning: 10, Logger: log, Registry: b.reg,
-	})
-	if err != nil {
+		Sources: sources, Limits: crawl.DefaultLimits(), Quota: crawl.Quota{MaxRunning: 10}, Logger: log, Registry: b.reg,
+	}
+	if change != nil {
+		change(&o)
+	}
+	if b.server, err = New(o); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -108,7 +108,8 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 		return store.Created{}, wrong
 	}
 	sp := crawl.Spec(in)
-	plan, inputs, err := sp.Plan(s.o.Limits, s.o.Sources)
+	acct := x.account()
+	plan, inputs, err := sp.Plan(acct.limits, acct.sources)
 	if err = together(wrong, err); err != nil {
 		return store.Created{}, err
 	}
@@ -119,7 +120,7 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 	x.job = crawl.NewJobID(x.tenant, key)
 	return s.jobs.Create(ctx, store.NewJob{
 		Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: sp.Digest(),
-		Spec: stored, Plan: plan, Inputs: inputs, Tags: sp.Tags, MaxRunning: s.o.MaxRunning,
+		Spec: stored, Plan: plan, Inputs: inputs, Tags: sp.Tags, Quota: s.o.Quota,
 	})
 }
 

@@ -148,7 +148,7 @@ func TestStopDropsWhatDoesNotEnd(t *testing.T) {
 func TestNewNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	_, err := New(Options{Keys: map[string][]string{"NOT A TENANT": {"k"}}})
-	for _, want := range []string{"Jobs", "Doorbell", "Logger", "Registry", "MaxRunning", "NOT A TENANT"} {
+	for _, want := range []string{"Jobs", "Doorbell", "Logger", "Registry", "Quota.MaxRunning", "NOT A TENANT"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not in: %v", want, err)
 		}

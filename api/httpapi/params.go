@@ -74,7 +74,7 @@ func queryFaults(raw string, known []string) []crawl.FieldFault {
 		switch {
 		case !slices.Contains(known, name):
 			faults = append(faults, crawl.FieldFault{
-				Field: clip(name), Rule: ruleUnknown, Message: "This is not a parameter here. Correct or remove it.",
+				Field: shownName(name), Rule: ruleUnknown, Message: "This is not a parameter here. Correct or remove it.",
 			})
 		case len(of) > 1:
 			faults = append(faults, crawl.FieldFault{

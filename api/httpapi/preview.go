@@ -81,7 +81,7 @@ func (s *Server) previewJob(ctx context.Context, x *exchange, _ *previewInput) (
 		if wrong != nil && in.empty() {
 			return wrong
 		}
-		j, err := s.judgeOf(&in)
+		j, err := judgeOf(x.account(), &in)
 		if err = together(wrong, err); err != nil {
 			return err
 		}
@@ -128,15 +128,15 @@ type judge struct {
 	sortParams bool
 }
 
-// judgeOf returns the judge of a request. Its faults are those of the submission, but for
+// judgeOf returns the judge of a request of the account. Its faults are those of the submission, but for
 // inputs outside of the sources when these are what is asked about.
-func (s *Server) judgeOf(in *previewRequest) (*judge, error) {
-	sources := s.o.Sources
+func judgeOf(acct *account, in *previewRequest) (*judge, error) {
+	sources := acct.sources
 	if len(in.Check) == 0 {
 		sources = anySource
 	}
 	sp := crawl.Spec(in.submission)
-	plan, inputs, err := sp.Plan(s.o.Limits, sources)
+	plan, inputs, err := sp.Plan(acct.limits, sources)
 	if n := len(in.Check); n > maxChecks {
 		err = together(err, &crawl.Fault{
 			Code: crawl.CodeInvalid, Message: "The preview is asked about too much at once.",
@@ -149,7 +149,7 @@ func (s *Server) judgeOf(in *previewRequest) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.Sources = s.o.Sources.Strings()
+	plan.Sources = acct.sources.Strings()
 	rules, err := plan.Rules()
 	if err != nil {
 		return nil, fmt.Errorf("rules of a plan: %w", err)
@@ -253,6 +253,8 @@ func (j *judge) link(u crawl.URL, v *judgement) {
 		v.refuse(reason, rule, "It is further away from a seed than max_depth allows.")
 	case reason == crawl.RefusedOutOfScope:
 		v.refuse(reason, "scope "+j.plan.Scope, "It is outside of the scope of every seed.")
+	case reason == crawl.RefusedExcluded && rule == crawl.RuleSteps:
+		v.refuse(reason, rule, "It is too long for the regular expressions of include or exclude. Use simpler ones, or globs.")
 	case reason == crawl.RefusedExcluded && slices.Contains(j.plan.Exclude, rule):
 		v.refuse(reason, rule, "A pattern of exclude matches it.")
 	case reason == crawl.RefusedExcluded:

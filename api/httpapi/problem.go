@@ -28,6 +28,7 @@ var statuses = map[crawl.Code]int{
 	crawl.CodeKeyReused:        http.StatusConflict,
 	crawl.CodeJobNotTerminal:   http.StatusConflict,
 	crawl.CodeWrongState:       http.StatusConflict,
+	crawl.CodeTenantExists:     http.StatusConflict,
 	crawl.CodeExpired:          http.StatusGone,
 	crawl.CodeBodyTooLarge:     http.StatusRequestEntityTooLarge,
 	codeUnsupportedMediaType:   http.StatusUnsupportedMediaType,
@@ -58,6 +59,8 @@ type problem struct {
 	Errors    []crawl.FieldFault `json:"errors,omitempty" doc:"Every fault of the input, each with its field and rule."`
 	JobID     string             `json:"job_id,omitempty" doc:"The job that the conflict is about."`
 	ExpiredAt *string            `json:"expired_at,omitempty" format:"date-time"`
+	Limit     string             `json:"limit,omitempty" doc:"Of 429: the bound that was met, as in a tenant's quota."`
+	LimitMax  int64              `json:"limit_max,omitempty" doc:"Of 429: what that bound is."`
 	Failing   []string           `json:"failing,omitempty" doc:"Of /readyz only: what is not ready, as redis, redis_memory or process."`
 
 	header http.Header
@@ -87,13 +90,14 @@ func problemOf(err error, requestID string) *problem {
 	p := &problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Code: f.Code, Detail: f.Message,
 		RequestID: requestID, Errors: f.Fields, JobID: f.JobID, ExpiredAt: timeUnlessZero(f.At),
+		Limit: f.Limit, LimitMax: f.LimitMax,
 		header: http.Header{},
 	}
 	if f.Code == crawl.CodeNotFound {
 		// One text for everything that is not there, so that no difference tells
 		// a malformed id from another tenant's job or from a path without a route.
 		p.Detail = "There is nothing at this address for this key. Check the path and the id."
-		p.JobID, p.Errors = "", nil
+		p.JobID, p.Errors, p.ExpiredAt, p.Limit, p.LimitMax = "", nil, nil, "", 0
 	}
 	switch status {
 	case http.StatusUnauthorized:

@@ -18,9 +18,16 @@ import (
 // most that it holds of a job of any size.
 const resultPage = 500
 
+// The formats of a result, and the extensions of the files that they make.
+const (
+	formatJSON   = "json"
+	formatNDJSON = "ndjson"
+	formatCSV    = "csv"
+)
+
 type resultInput struct {
 	ID     string `path:"id" doc:"Identity of the job."`
-	Format string `query:"format" enum:"json,ndjson" doc:"json (the default): the status with records and errors in it, as arrays. ndjson: the records alone, one a line."`
+	Format string `query:"format" enum:"json,ndjson,csv" doc:"json (the default): the status with records and errors in it, as arrays. ndjson: the records alone, one a line. csv: the records alone as a table (RFC 4180, UTF-8, with a header row), null as an empty cell. A text cell that a spreadsheet might take for a formula has an apostrophe before it: one that begins with a tab or a line break, or, after blanks, control characters and apostrophes, with = + - @ or a wide or small form of these. Take one apostrophe off such a cell to have the text again. Numbers, json and ndjson are never changed."`
 }
 
 type resultOutput struct {
@@ -39,11 +46,9 @@ func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*res
 	}
 	p := params{faults: x.query}
 	switch in.Format {
-	case "", "json", "ndjson":
-	case "csv":
-		p.add("format", "unsupported", "csv is not supported yet. Use json or ndjson.")
+	case "", formatJSON, formatNDJSON, formatCSV:
 	default:
-		p.add("format", "enum", "Give json or ndjson.")
+		p.add("format", "enum", "Give json, ndjson or csv.")
 	}
 	if err := p.err(); err != nil {
 		return nil, err
@@ -65,16 +70,24 @@ func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*res
 	}
 
 	d := download{s: s, ref: ref, records: first}
-	out := &resultOutput{ContentType: "application/json", Body: func(huma.Context) { d.run(ctx, x, nil) }}
-	name := j.ID + ".json"
-	if in.Format == "ndjson" {
-		out.ContentType, name = "application/x-ndjson", j.ID+".ndjson"
-	} else {
+	out := &resultOutput{}
+	var write func(flush func() error) error
+	extension := in.Format
+	switch in.Format {
+	case formatNDJSON:
+		out.ContentType = "application/x-ndjson"
+		write = func(flush func() error) error { return d.writeRecords(ctx, d.inJSON(""), flush) }
+	case formatCSV:
+		out.ContentType = csvType
+		write = func(flush func() error) error { return d.table(ctx, flush) }
+	default:
+		out.ContentType, extension = "application/json", formatJSON
 		head := statusOf(&j)
-		out.Body = func(huma.Context) { d.run(ctx, x, &head) }
+		write = func(flush func() error) error { return d.document(ctx, &head, flush) }
 	}
 	// The id has a form that needs no quoting: see crawl.ValidJobID.
-	out.Disposition = fmt.Sprintf("attachment; filename=%q", name)
+	out.Disposition = fmt.Sprintf("attachment; filename=%q", j.ID+"."+extension)
+	out.Body = func(huma.Context) { d.run(x, write) }
 	if x.c.Request.Method == http.MethodHead {
 		out.Body = func(huma.Context) {} // a whole job would be read for nobody
 	}
@@ -90,8 +103,8 @@ type download struct {
 	enc     *json.Encoder
 }
 
-// run writes the document that head begins, or the records alone without one.
-func (d *download) run(ctx context.Context, x *exchange, head *status) {
+// run answers what write writes. It is given what sends on what is written so far.
+func (d *download) run(x *exchange, write func(flush func() error) error) {
 	rc := http.NewResponseController(x.c.Writer)
 	d.w = bufio.NewWriterSize(x.c.Writer, 32<<10)
 	d.enc = json.NewEncoder(d.w)
@@ -104,12 +117,7 @@ func (d *download) run(ctx context.Context, x *exchange, head *status) {
 		}
 		return rc.Flush()
 	}
-	var err error
-	if head == nil {
-		err = d.writeRecords(ctx, "", flush)
-	} else {
-		err = d.document(ctx, head, flush)
-	}
+	err := write(flush)
 	if err == nil {
 		err = flush()
 	}
@@ -133,7 +141,7 @@ func (d *download) document(ctx context.Context, head *status, flush func() erro
 	}
 	_, _ = d.w.Write(bytes.TrimSuffix(open, []byte("}"))) // its error comes back at the next flush
 	_, _ = d.w.WriteString(`,"records":[`)
-	if err := d.writeRecords(ctx, ",", flush); err != nil {
+	if err := d.writeRecords(ctx, d.inJSON(","), flush); err != nil {
 		return err
 	}
 	_, _ = d.w.WriteString(`],"errors":[`)
@@ -144,11 +152,19 @@ func (d *download) document(ctx context.Context, head *status, flush func() erro
 	return err
 }
 
-func (d *download) writeRecords(ctx context.Context, separator string, flush func() error) error {
-	found, n := d.records, 0
+// inJSON returns what writes one record as JSON, each on its line.
+func (d *download) inJSON(separator string) func(*record) error {
+	n := 0
+	return func(r *record) error { return d.item(&n, separator, r) }
+}
+
+// writeRecords hands each record to write, with one page of them in memory at a time.
+func (d *download) writeRecords(ctx context.Context, write func(*record) error, flush func() error) error {
+	found := d.records
 	for {
 		for i := range found.Records {
-			if err := d.item(&n, separator, recordOf(&found.Records[i])); err != nil {
+			r := recordOf(&found.Records[i])
+			if err := write(&r); err != nil {
 				return err
 			}
 		}

@@ -65,6 +65,21 @@ type Jobs interface {
 	Ready(ctx context.Context) error
 }
 
+// Tenants is what the API needs of the store about tenants and their keys. *store.Store is
+// one; its contract is there.
+type Tenants interface {
+	Authenticate(ctx context.Context, digest [32]byte) (crawl.APIKey, crawl.Tenant, error)
+	Tenant(ctx context.Context, name string) (crawl.Tenant, error)
+	Tenants(ctx context.Context, after string, limit int) (store.TenantPage, error)
+	CreateTenant(ctx context.Context, t crawl.Tenant) (crawl.Tenant, error)
+	ChangeTenant(ctx context.Context, t crawl.Tenant) (crawl.Tenant, error)
+	SetQuota(ctx context.Context, tenant string, q crawl.Quota) ([]crawl.Ring, error)
+	Keys(ctx context.Context, tenant string) ([]crawl.APIKey, error)
+	AddKey(ctx context.Context, k store.NewKey) (crawl.APIKey, error)
+	RotateKey(ctx context.Context, tenant, id string, overlap time.Duration, next store.NewKey) (crawl.APIKey, error)
+	RevokeKey(ctx context.Context, tenant, id string) error
+}
+
 // Doorbell enqueues slices: *queue.Doorbell is one.
 type Doorbell interface {
 	Ring(ctx context.Context, rings ...crawl.Ring) error
@@ -80,8 +95,16 @@ type Options struct {
 	Keys    map[string][]string
 	Sources crawl.Sources // what may be submitted
 	Limits  crawl.Limits  // what a submission may ask for
-	// MaxRunning bounds the jobs of one tenant in the queue; at least 1.
-	MaxRunning int
+	// Quota is what every tenant is granted at most; MaxRunning of it is at least 1.
+	Quota crawl.Quota
+	// Tenants knows what is particular to a tenant, and the keys that the admin API made.
+	// Nil: there are only Keys, and no admin API.
+	Tenants Tenants
+	// AdminKey opens /v1/admin; empty: there is no admin API.
+	AdminKey string
+	// GatewaySecret is what a gateway sends in X-Gateway-Secret so that its X-Tenant-ID is
+	// believed; empty: no gateway is.
+	GatewaySecret string
 
 	// StopGrace bounds Stop within Run; 0 means 20 s.
 	StopGrace time.Duration
@@ -92,15 +115,18 @@ type Options struct {
 // Server is the HTTP process as a value: [New], then [Server.Start] and
 // [Server.Stop], or [Server.Run] for both.
 type Server struct {
-	o       Options
-	jobs    promptJobs // o.Jobs, for all that has no deadline of its own
-	bodies  *semaphore.Weighted
-	log     *slog.Logger
-	keys    keyring
-	metrics *metrics
-	engine  *gin.Engine
-	api     huma.API
-	http    *http.Server
+	o        Options
+	jobs     promptJobs // o.Jobs, for all that has no deadline of its own
+	bodies   *semaphore.Weighted
+	accounts *accounts
+	log      *slog.Logger
+	keys     keyring
+	admin    secret // opens /v1/admin
+	gateway  secret // lets X-Tenant-ID be believed
+	metrics  *metrics
+	engine   *gin.Engine
+	api      huma.API
+	http     *http.Server
 
 	writeTimeout time.Duration // the constant; tests lower it
 
@@ -123,17 +149,18 @@ func New(o Options) (*Server, error) {
 	var faults []error
 	for name, missing := range map[string]bool{
 		"Jobs": o.Jobs == nil, "Doorbell": o.Doorbell == nil, "Logger": o.Logger == nil, "Registry": o.Registry == nil,
-		"MaxRunning": o.MaxRunning < 1,
+		"Quota.MaxRunning": o.Quota.MaxRunning < 1,
 	} {
 		if missing {
 			faults = append(faults, fmt.Errorf("httpapi: option %s is missing", name))
 		}
 	}
 	keys, err := newKeyring(o.Keys)
-	if err = errors.Join(append(faults, err)...); err != nil {
+	if err = errors.Join(append(faults, err, distinct(keys, o.AdminKey, o.GatewaySecret))...); err != nil {
 		return nil, err
 	}
-	o.Keys = nil
+	admin, gateway := newSecret(o.AdminKey), newSecret(o.GatewaySecret)
+	o.Keys, o.AdminKey, o.GatewaySecret = nil, "", "" // only digests are kept
 	if o.StopGrace <= 0 {
 		o.StopGrace = defaultStopGrace
 	}
@@ -142,9 +169,11 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("httpapi: metrics: %w", err)
 	}
 	s := &Server{
-		o: o, jobs: promptJobs{o.Jobs}, bodies: semaphore.NewWeighted(bodyRoom), log: o.Logger, keys: keys, metrics: m,
+		o: o, jobs: promptJobs{o.Jobs}, bodies: semaphore.NewWeighted(bodyRoom), log: o.Logger, metrics: m,
+		keys: keys, admin: admin, gateway: gateway,
 		writeTimeout: writeTimeout, failed: make(chan error, 1),
 	}
+	s.accounts = &accounts{service: &s.o}
 	if err := s.routes(); err != nil {
 		return nil, err
 	}
@@ -229,6 +258,9 @@ func (s *Server) routes() error {
 	// Off, for the answers would be redirects without a problem: a path has one spelling.
 	r.RedirectTrailingSlash = false
 	r.HandleMethodNotAllowed = true
+	// An encoded slash is a character of an id and parts nothing (RFC 3986 s2.2): a gateway that
+	// guards /v1/admin would not know it in /v1%2Fadmin.
+	r.UseRawPath = true
 	// Nothing here asks for the client's address, so no header may set it either.
 	if err := r.SetTrustedProxies(nil); err != nil {
 		return fmt.Errorf("httpapi: %w", err)
@@ -253,9 +285,10 @@ func (s *Server) routes() error {
 	s.engine = r
 
 	s.api = humagin.New(r, apiConfig())
+	s.describeKeys()
 	register(s, operation("submit-job", http.MethodPost, "/v1/jobs", "Submit a job", http.StatusAccepted,
 		crawl.CodeMalformed, crawl.CodeKeyReused, crawl.CodeExpired, crawl.CodeBodyTooLarge, codeUnsupportedMediaType,
-		crawl.CodeSourceNotAllowed, crawl.CodeQuotaExceeded, crawl.CodeOverloaded), s.submit)
+		crawl.CodeSourceNotAllowed, crawl.CodeQuotaExceeded, crawl.CodeRateLimited, crawl.CodeOverloaded), s.submit)
 	register(s, operation("list-jobs", http.MethodGet, "/v1/jobs", "List jobs, newest first", http.StatusOK,
 		crawl.CodeMalformed), s.list)
 	register(s, operation("get-job", http.MethodGet, "/v1/jobs/{id}", "Read the status of a job", http.StatusOK,
@@ -281,6 +314,9 @@ func (s *Server) routes() error {
 		crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeOverloaded), s.cancel)
 	register(s, operation("delete-job", http.MethodDelete, "/v1/jobs/{id}", "Remove an ended job and all it holds",
 		http.StatusNoContent, crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired), s.remove)
+	if s.administered() {
+		s.adminRoutes()
+	}
 	return s.serveDocs()
 }
 
@@ -312,10 +348,23 @@ func operation(id, method, path, summary string, success int, codes ...crawl.Cod
 	return op
 }
 
-// register adds a route, and for a GET its HEAD, of which net/http sends the header
+// handler answers the requests of one route.
+type handler[I, O any] func(context.Context, *exchange, *I) (*O, error)
+
+// register adds a route for tenants.
+func register[I, O any](s *Server, op huma.Operation, handle handler[I, O]) {
+	if s.gateway.set {
+		op.Security = append(op.Security, map[string][]string{schemeGateway: {}, schemeTenant: {}})
+	}
+	serve(s, op, s.authenticate, handle)
+}
+
+// serve adds a route, and for a GET its HEAD, of which net/http sends the header
 // only. This is the one place where a request of the API is authenticated, and the
 // one where its error becomes an answer.
-func register[I, O any](s *Server, op huma.Operation, handle func(context.Context, *exchange, *I) (*O, error)) {
+func serve[I, O any](
+	s *Server, op huma.Operation, authenticate func(*exchange) error, handle handler[I, O],
+) {
 	known := queryNames(reflect.TypeFor[I]())
 	ops := []huma.Operation{op}
 	if op.Method == http.MethodGet {
@@ -325,7 +374,7 @@ func register[I, O any](s *Server, op huma.Operation, handle func(context.Contex
 	}
 	answer := func(ctx context.Context, in *I) (*O, error) {
 		x := exchangeOf(ctx)
-		if err := s.authenticate(x); err != nil {
+		if err := authenticate(x); err != nil {
 			return nil, x.fail(err)
 		}
 		if x.query = queryFaults(x.c.Request.URL.RawQuery, known); x.query != nil && len(known) == 0 {

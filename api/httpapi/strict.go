@@ -29,6 +29,14 @@ const (
 	// maxNames bounds the names of one object, all of which are remembered while it is
 	// walked: no document of the contract has more than a few dozen.
 	maxNames = 1000
+	// maxAllNames bounds the names of all objects of a body together, since each object
+	// costs its own memory while it is walked.
+	maxAllNames = 10_000
+
+	// maxEntries bounds the entries of all lists of a body together. The longest list of the
+	// contract has 10,000; two megabytes hold 700,000 empty strings, which take thirty times
+	// their size when they are decoded.
+	maxEntries = 100_000
 
 	// maxName bounds, in runes, how much of a caller's own field name is echoed.
 	maxName = 64
@@ -292,10 +300,7 @@ func (p *place) String() string {
 	case p.elem:
 		return p.parent.String() + "[" + strconv.Itoa(p.index) + "]"
 	}
-	name := p.name
-	if utf8.RuneCountInString(name) > maxName {
-		name = string([]rune(name)[:maxName]) + "…"
-	}
+	name := shownName(p.name)
 	if p.parent == nil {
 		return name
 	}
@@ -307,6 +312,9 @@ type checker struct {
 	data   []byte
 	pos    int
 	faults []crawl.FieldFault // at most maxFaults, and one that says that there are more
+
+	names, entries int // seen so far, of all objects and of all lists
+
 	// stopped says that the rest of the document is not looked at, and pos means nothing.
 	stopped bool
 }
@@ -407,8 +415,10 @@ func (c *checker) object(p *place, s *shape) {
 		case !known && !s.later[name]:
 			c.add(here, ruleUnknown, unknownMessage(s, folded))
 		case len(seen) == maxNames:
-			c.add(p, ruleMax, fmt.Sprintf("An object has at most %d names. What follows was not looked at.", maxNames))
-			c.stopped = true
+			c.tooMany(p, fmt.Sprintf("An object has at most %d names.", maxNames))
+		}
+		if c.names++; c.names > maxAllNames {
+			c.tooMany(nil, fmt.Sprintf("A body has at most %d names, of all objects together.", maxAllNames))
 		}
 		seen[folded] = name
 		c.next()
@@ -428,6 +438,12 @@ func (c *checker) object(p *place, s *shape) {
 		}
 	}
 	c.pos++ // } of an empty object
+}
+
+// tooMany ends the walk: what follows is not worth its cost.
+func (c *checker) tooMany(p *place, message string) {
+	c.add(p, ruleMax, message+" What follows was not looked at.")
+	c.stopped = true
 }
 
 func unknownMessage(s *shape, folded string) string {
@@ -450,6 +466,10 @@ func (c *checker) list(p *place, s *shape) {
 		elem = s.elem
 	}
 	for here := (&place{parent: p, elem: true}); ; here.index++ {
+		if c.entries++; c.entries > maxEntries {
+			c.tooMany(p, fmt.Sprintf("A body has at most %d entries in lists, of all lists together.", maxEntries))
+			return
+		}
 		c.value(here, elem)
 		if c.stopped || !c.more(']') {
 			return
@@ -554,9 +574,23 @@ func unquote(literal []byte) string {
 	return s
 }
 
+// shownName returns a caller's own name as a fault names it. The empty one would look as if
+// the fault were about nothing.
+func shownName(name string) string {
+	if name == "" {
+		return `""`
+	}
+	return clip(name)
+}
+
+// clip shortens a text of the caller's to maxName runes. The rest is not looked at.
 func clip(s string) string {
-	if r := []rune(s); len(r) > maxName {
-		return string(r[:maxName]) + "…"
+	runes := 0
+	for i := range s {
+		if runes == maxName {
+			return s[:i] + "…"
+		}
+		runes++
 	}
 	return s
 }

@@ -46,7 +46,7 @@ func TestSubmit(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	n := b.created[0]
-	if n.Job != (crawl.JobRef{Tenant: "a", ID: id}) || n.MaxRunning != 10 || len(n.Inputs) != 2 || n.IdempotencyKey != "" {
+	if n.Job != (crawl.JobRef{Tenant: "a", ID: id}) || n.Quota.MaxRunning != 10 || len(n.Inputs) != 2 || n.IdempotencyKey != "" {
 		t.Errorf("stored %+v", n)
 	}
 	if d := cmp.Diff([]crawl.Ring{{JobRef: n.Job}}, b.rings); d != "" {

@@ -33,15 +33,19 @@ type Options struct {
 	// RedisURL is where everything is kept, as redisconn.Open takes it. Empty means in the
 	// memory of this process.
 	RedisURL  string
-	RedisWait int // replicas that must have a submission before it is answered
+	RedisTLS  redisconn.TLS // the files of a RedisURL that asks for TLS
+	RedisWait int           // replicas that must have a submission before it is answered
 
 	Keys            map[string][]string // the API keys of each tenant
+	AdminKey        string              // opens the admin API; empty for none
+	GatewaySecret   string              // of a gateway that names the tenant; empty for none
 	Sources         crawl.Sources       // what may be crawled
 	Private         netguard.Policy     // which private addresses may be reached
+	Denied          netguard.Option     // which public ones may not; nil: all may
 	HostDelay       time.Duration       // least time between two requests to one host
 	HostConcurrency int                 // requests in flight to one host, at least 1
 	Concurrency     int                 // pages in flight; 0 means 64
-	MaxRunning      int                 // jobs of a tenant that run at once; 0 means 10
+	Quota           crawl.Quota         // what each tenant is granted; its MaxRunning 0 means 10
 	UserAgent       string              // what the crawler calls itself
 	// Grace is how long requests and pages in flight may go on after Stop; 0 aborts pages at once.
 	Grace  time.Duration
@@ -103,8 +107,8 @@ func New(o Options) (*Process, error) {
 	if o.Concurrency == 0 {
 		o.Concurrency = defaultConcurrency
 	}
-	if o.MaxRunning == 0 {
-		o.MaxRunning = defaultMaxRunning
+	if o.Quota.MaxRunning == 0 {
+		o.Quota.MaxRunning = defaultMaxRunning
 	}
 	return &Process{o: o, log: o.Logger}, nil
 }
@@ -137,7 +141,7 @@ func (p *Process) start(ctx context.Context) error {
 		p.push("store in memory", func(context.Context) error { m.stop(); return nil })
 		url, dial = memoryURL, m.dial
 	}
-	rdb, err := redisconn.Open(url, redisconn.Options{Name: "trawl-all", Dial: dial})
+	rdb, err := redisconn.Open(url, redisconn.Options{Name: "trawl-all", TLS: p.o.RedisTLS, Dial: dial})
 	if err != nil {
 		return err
 	}
@@ -149,9 +153,10 @@ func (p *Process) start(ctx context.Context) error {
 		bell = queue.NewDoorbell(rdb)
 	)
 	w, err := crawler.NewProcess(crawler.ProcessOptions{
-		RedisURL: url, RedisDial: dial,
+		RedisURL: url, RedisTLS: p.o.RedisTLS, RedisDial: dial,
 		Fetch: fetch.Options{
-			Dial: netguard.New(p.o.Private).DialContext, UserAgent: p.o.UserAgent, MaxConnsPerHost: p.o.Concurrency,
+			Dial:      netguard.New(p.o.Private, p.o.Denied).DialContext,
+			UserAgent: p.o.UserAgent, MaxConnsPerHost: p.o.Concurrency,
 		},
 		Options: crawler.Options{
 			Store: st, Doorbell: bell, Logger: p.log, Metrics: crawler.NewMetrics(reg), Sources: p.o.Sources,
@@ -170,8 +175,9 @@ func (p *Process) start(ctx context.Context) error {
 	limits := crawl.DefaultLimits()
 	limits.HostDelay, limits.HostConcurrency = p.o.HostDelay, p.o.HostConcurrency
 	api, err := httpapi.New(httpapi.Options{
-		Listen: p.o.Listen, Jobs: st, Doorbell: bell, Keys: p.o.Keys, Sources: p.o.Sources, Limits: limits,
-		MaxRunning: p.o.MaxRunning, Logger: p.log, Registry: reg,
+		Listen: p.o.Listen, Jobs: st, Doorbell: bell, Keys: p.o.Keys, AdminKey: p.o.AdminKey,
+		GatewaySecret: p.o.GatewaySecret, Tenants: st, Sources: p.o.Sources, Limits: limits, Quota: p.o.Quota,
+		Logger: p.log, Registry: reg,
 	})
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func newLoad(ctx context.Context, rdb redis.UniversalClient, most int) (*load, e
 	}
 	l.next.Store(1)
 	_, err = l.st.Create(ctx, store.NewJob{
-		Job: l.job, Spec: []byte(`{}`), MaxRunning: 100, Inputs: []crawl.Input{{URL: seed}},
+		Job: l.job, Spec: []byte(`{}`), Quota: crawl.Quota{MaxRunning: 100}, Inputs: []crawl.Input{{URL: seed}},
 		Plan: crawl.Plan{
 			Site: true, Scope: "any", Sources: []string{"*"}, MaxPages: 10_000_000, MaxDepth: 1 << 20,
 			Concurrency: 256, HostConcurrency: 256, Retention: time.Minute,

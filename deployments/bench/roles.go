@@ -148,7 +148,7 @@ func runWorker(ctx context.Context, o options) error {
 	}
 	return measured(ctx, o, func() (int64, error) {
 		c, err := st.Create(ctx, store.NewJob{
-			Job: job, Spec: []byte(`{}`), MaxRunning: 100, Inputs: []crawl.Input{{URL: seed}},
+			Job: job, Spec: []byte(`{}`), Quota: crawl.Quota{MaxRunning: 100}, Inputs: []crawl.Input{{URL: seed}},
 			Plan: crawl.Plan{
 				Site: true, Scope: "host", Seeds: []string{seed.String()}, Sources: []string{"*"}, MaxPages: 1_000_000,
 				MaxDepth: 100, Concurrency: most, HostConcurrency: most, Retention: time.Minute,

@@ -84,13 +84,16 @@ func upOptions(cfg *config.AllInOne, site string) (allinone.Options, error) {
 		errSources = errBoth
 	}
 	private, errPrivate := netguard.Parse(cfg.PrivateHosts + "," + site)
+	denied, errDenied := netguard.ParseDenied(cfg.DeniedNetworks)
 	o := allinone.Options{
 		Listen: cfg.Listen, RedisURL: cfg.RedisURL, RedisWait: cfg.RedisWait, Keys: cfg.Keys,
-		Sources: sources, Private: private, HostDelay: cfg.HostDelay, HostConcurrency: cfg.HostConcurrency,
-		Concurrency: cfg.Concurrency, MaxRunning: cfg.MaxRunning, UserAgent: cfg.UserAgent, Grace: cfg.ShutdownGrace,
+		RedisTLS: redisconn.TLS(cfg.RedisTLS),
+		AdminKey: cfg.AdminKey, GatewaySecret: cfg.GatewaySecret, Quota: crawl.Quota(cfg.Quota),
+		Sources: sources, Private: private, Denied: denied, HostDelay: cfg.HostDelay, HostConcurrency: cfg.HostConcurrency,
+		Concurrency: cfg.Concurrency, UserAgent: cfg.UserAgent, Grace: cfg.ShutdownGrace,
 	}
 	return o, errors.Join(
-		config.In("TRAWL_ALLOWED_SOURCES", errSources), config.In("TRAWL_PRIVATE_HOSTS", errPrivate),
+		config.In("TRAWL_ALLOWED_SOURCES", errSources), config.In("TRAWL_PRIVATE_HOSTS", errPrivate), config.In("TRAWL_DENIED_NETWORKS", errDenied),
 	)
 }
 
@@ -98,7 +101,7 @@ func upOptions(cfg *config.AllInOne, site string) (allinone.Options, error) {
 func serve(ctx context.Context, s *session, o allinone.Options, b *banner) error {
 	ctx, cancel := s.interruptible(ctx)
 	defer cancel()
-	if err := checkRedis(ctx, o.RedisURL); err != nil {
+	if err := checkRedis(ctx, o.RedisURL, o.RedisTLS); err != nil {
 		return err
 	}
 	process, err := allinone.New(o)
@@ -170,11 +173,11 @@ func startFault(listen string, err error) error {
 
 // checkRedis asks the Redis that is named whether it is ready: to run on half of what is
 // needed, and to say so in the log only, helps nobody who just started it.
-func checkRedis(ctx context.Context, address string) error {
-	if address == "" {
+func checkRedis(ctx context.Context, address string, files redisconn.TLS) error {
+	if address == "" && files == (redisconn.TLS{}) {
 		return nil
 	}
-	rdb, err := redisconn.Open(address, redisconn.Options{Name: "trawl-up"})
+	rdb, err := redisconn.Open(address, redisconn.Options{Name: "trawl-up", TLS: files})
 	if err != nil {
 		return config.In("TRAWL_REDIS_URL", err)
 	}

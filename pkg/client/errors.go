@@ -44,6 +44,8 @@ type Error struct {
 	RequestID  string        `json:"request_id"`
 	Fields     []FieldError  `json:"errors,omitempty"`    // every fault of the input
 	JobID      string        `json:"job_id,omitempty"`    // that a conflict is about
+	Limit      string        `json:"limit,omitempty"`     // of 429: the bound that was met, such as max_queued
+	LimitMax   int64         `json:"limit_max,omitempty"` // and what it is
 	ExpiredAt  time.Time     `json:"expired_at,omitzero"` // of a job that is gone
 	RetryAfter time.Duration `json:"-"`                   // when to come again, at most an hour; 0 for never said
 }

@@ -369,10 +369,17 @@ func TestResult(t *testing.T) {
 		{"another format", client.JSON, func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "application/x-ndjson")
 		}, "", nil, "it should be application/json"},
-		{"a format to come", "csv", func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "text/csv")
-			fmt.Fprint(w, "a,b\n")
-		}, "a,b\n", nil, ""},
+		{"a table", client.CSV, func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
+			fmt.Fprint(w, "a,b\r\n")
+		}, "a,b\r\n", nil, ""},
+		{"a page of a proxy for a table", client.CSV, func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/html")
+		}, "", nil, "it should be text/csv"},
+		{"a format to come", "parquet", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/vnd.apache.parquet")
+			fmt.Fprint(w, "PAR1")
+		}, "PAR1", nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,10 +12,13 @@ import (
 // Format is one of the forms of a whole result.
 type Format string
 
-// The formats: the status with records and errors in it, or the records alone, one a line.
+// The formats: the status with records and errors in it; the records alone, one a line; or
+// the records alone as a table with a header row (RFC 4180), in which the service puts an
+// apostrophe before texts that a spreadsheet might run as a formula.
 const (
 	JSON   Format = "json"
 	NDJSON Format = "ndjson"
+	CSV    Format = "csv"
 )
 
 // Result downloads the whole result of an ended job. The caller closes it. Neither its
@@ -48,7 +51,7 @@ func (c *Client) Result(ctx context.Context, id string, format Format) (io.ReadC
 // downloadable says why an answer of success is no result of the format.
 func (c *Client) downloadable(resp *http.Response, format Format) error {
 	// A format that is not here is one of a newer service, which knows its type.
-	want := map[Format]string{"": jsonType, JSON: jsonType, NDJSON: ndjsonType}[format]
+	want := map[Format]string{"": jsonType, JSON: jsonType, NDJSON: ndjsonType, CSV: "text/csv"}[format]
 	if got := media(resp); want != "" && got != want {
 		start, err := io.ReadAll(io.LimitReader(resp.Body, maxCleaned))
 		if err != nil {

@@ -3,6 +3,7 @@ package client_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -92,7 +93,7 @@ func TestService(t *testing.T) {
 // checkResults downloads a result of three records and one error in each format.
 func checkResults(t *testing.T, c *client.Client, id string) {
 	t.Helper()
-	for _, format := range []client.Format{client.JSON, client.NDJSON} {
+	for _, format := range []client.Format{client.JSON, client.NDJSON, client.CSV} {
 		r, err := c.Result(t.Context(), id, format)
 		if err != nil {
 			t.Errorf("%s: %v", format, err)
@@ -110,6 +111,13 @@ func checkResults(t *testing.T, c *client.Client, id string) {
 				Errors  []client.PageError
 			}
 			if err := json.Unmarshal(data, &whole); err != nil || len(whole.Records) != 3 || len(whole.Errors) != 1 {
+				t.Errorf("%v: %s", err, data)
+			}
+			continue
+		}
+		if format == client.CSV {
+			rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
+			if err != nil || len(rows) != 4 || rows[0][0] != "seq" || rows[3][0] != "3" {
 				t.Errorf("%v: %s", err, data)
 			}
 			continue

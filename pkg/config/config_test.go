@@ -35,6 +35,9 @@ func file(t *testing.T, content string) string {
 	return name
 }
 
+// granted is what a tenant may have by default.
+var granted = config.Quota{MaxQueued: 10_000, MaxRunning: 10, MaxPages: 1_000_000, MaxBytes: 10 << 30}
+
 func TestLoadAPI(t *testing.T) {
 	t.Parallel()
 	defaults := config.API{
@@ -42,7 +45,7 @@ func TestLoadAPI(t *testing.T) {
 			RedisURL: "redis://127.0.0.1:6379/0", HostDelay: 500 * time.Millisecond, HostConcurrency: 2,
 			ShutdownGrace: 20 * time.Second, LogLevel: slog.LevelInfo, LogFormat: "json",
 		},
-		Serving: config.Serving{Listen: "127.0.0.1:8008", Keys: config.Keys{"a": {keyA}}, MaxRunning: 10},
+		Serving: config.Serving{Listen: "127.0.0.1:8008", Keys: config.Keys{"a": {keyA}}, Quota: granted},
 	}
 	keys := "TRAWL_API_KEYS=a:" + keyA
 	for _, tt := range []struct {
@@ -77,6 +80,34 @@ func TestLoadAPI(t *testing.T) {
 			func(c *config.API) { c.Keys = config.Keys{"a": {keyA, keyB}, "b-2": {keyA + keyB}} },
 		},
 		{"key with colons", nil, []string{"TRAWL_API_KEYS=a:x:y:" + keyA}, func(c *config.API) { c.Keys = config.Keys{"a": {"x:y:" + keyA}} }},
+		{"an admin key is a way in", nil, []string{"TRAWL_ADMIN_KEY=" + keyB}, func(c *config.API) { c.Keys, c.AdminKey = nil, keyB }},
+		{"a gateway is a way in", nil, []string{"TRAWL_GATEWAY_SECRET=" + keyB}, func(c *config.API) { c.Keys, c.GatewaySecret = nil, keyB }},
+		{
+			"all ways in, from files", nil,
+			[]string{keys, "TRAWL_ADMIN_KEY_FILE=" + file(t, keyB+"\n"), "TRAWL_GATEWAY_SECRET_FILE=" + file(t, keyA+keyB)},
+			func(c *config.API) { c.AdminKey, c.GatewaySecret = keyB, keyA+keyB },
+		},
+		{
+			"no ways in but keys", nil, []string{keys, "TRAWL_ADMIN_KEY=", "TRAWL_GATEWAY_SECRET="}, func(*config.API) {},
+		},
+		{
+			"what a tenant is granted", nil,
+			[]string{
+				keys, "TRAWL_MAX_QUEUED=1", "TRAWL_MAX_RUNNING=10000", "TRAWL_MAX_PAGES=2", "TRAWL_PAGES_PER_DAY=1000000000000",
+				"TRAWL_MAX_BYTES=1000000000000000", "TRAWL_SUBMISSIONS_PER_SECOND=3",
+			},
+			func(c *config.API) {
+				c.Quota = config.Quota{
+					MaxQueued: 1, MaxRunning: 10_000, MaxPages: 2, PagesPerDay: 1e12, MaxBytes: 1e15, SubmissionsPerSecond: 3,
+				}
+			},
+		},
+		{
+			"no bounds",
+			[]string{"--pages-per-day=0", "--max-bytes=0", "--submissions-per-second=0"},
+			[]string{keys},
+			func(c *config.API) { c.MaxBytes = 0 },
+		},
 		{
 			"the worker's names", nil,
 			[]string{keys, "TRAWL_CONCURRENCY=9", "TRAWL_PRIVATE_HOSTS=127.0.0.1", "TRAWL_WORKER_LISTEN="},
@@ -128,7 +159,7 @@ func TestLoadAllInOne(t *testing.T) {
 			AllowedSources: "*", HostDelay: 500 * time.Millisecond, HostConcurrency: 2,
 			ShutdownGrace: 20 * time.Second, LogFormat: "text",
 		},
-		Serving:  config.Serving{Listen: "127.0.0.1:8008", MaxRunning: 10},
+		Serving:  config.Serving{Listen: "127.0.0.1:8008", Quota: granted},
 		Crawling: config.Crawling{Concurrency: 64, UserAgent: "TrawlBot/0.1 (+https://example.com/trawl)"},
 	}
 	for _, tt := range []struct {
@@ -177,8 +208,8 @@ func TestFaults(t *testing.T) {
 		args, env []string
 		want      []string // one for every fault
 	}{
-		{"nothing given", nil, nil, []string{"TRAWL_API_KEYS: it is required"}},
-		{"empty keys", nil, []string{"TRAWL_API_KEYS= , "}, []string{"TRAWL_API_KEYS: it is required"}},
+		{"nothing given", nil, nil, []string{"TRAWL_API_KEYS: nobody could call the API"}},
+		{"empty keys", nil, []string{"TRAWL_API_KEYS= , "}, []string{"TRAWL_API_KEYS: nobody could call the API"}},
 		{"all at once", []string{"--nope", "value", "--also", "--more=1"}, []string{
 			"TRAWL_REDIS_URL=", "TRAWL_LISTEN=8008", "TRAWL_MAX_RUNNING=0", "TRAWL_REDIS_WAIT=one", "TRAWL_HOST_DELAY=61s",
 			"TRAWL_HOST_CONCURRENCY=257", "TRAWL_LOG_LEVEL=loud", "TRAWL_LOG_FORMAT=xml", "TRAWL_SHUTDOWN_GRACE=20", "TRAWL_LISTENN=x",
@@ -189,7 +220,7 @@ func TestFaults(t *testing.T) {
 			"TRAWL_MAX_RUNNING: 0 is outside 1 to 10000", "TRAWL_REDIS_WAIT: \"one\" is not a whole number",
 			"TRAWL_HOST_DELAY: 1m1s is outside 0s to 1m0s", "TRAWL_HOST_CONCURRENCY: 257 is outside 1 to 256",
 			"TRAWL_LOG_LEVEL: \"loud\" is not one of", "TRAWL_LOG_FORMAT: \"xml\" is not one of",
-			"TRAWL_SHUTDOWN_GRACE: \"20\" is not a duration", "TRAWL_API_KEYS: it is required",
+			"TRAWL_SHUTDOWN_GRACE: \"20\" is not a duration", "TRAWL_API_KEYS: nobody could call the API",
 		}},
 		{
 			"several unknown flags",
@@ -197,6 +228,22 @@ func TestFaults(t *testing.T) {
 			[]string{"TRAWL_API_KEYS=a:" + keyA},
 			[]string{"--one: there is no such setting", "--two: there is no such setting"},
 		},
+		{"secrets that are none", nil, []string{"TRAWL_ADMIN_KEY=hunter2", "TRAWL_GATEWAY_SECRET=hunter2 hunter2hunter2"}, []string{
+			"TRAWL_ADMIN_KEY: a key has 16 to 256 characters", "TRAWL_GATEWAY_SECRET: a key has visible ASCII characters only",
+		}},
+		{
+			"an empty admin key is no way in", nil,
+			[]string{"TRAWL_ADMIN_KEY=", "TRAWL_GATEWAY_SECRET="},
+			[]string{"TRAWL_API_KEYS: nobody could call the API: give at least one tenant:key, or TRAWL_ADMIN_KEY"},
+		},
+		{"quota", nil, []string{
+			"TRAWL_API_KEYS=a:" + secret, "TRAWL_MAX_QUEUED=0", "TRAWL_MAX_PAGES=1000001", "TRAWL_PAGES_PER_DAY=-1",
+			"TRAWL_MAX_BYTES=1000000000000001", "TRAWL_SUBMISSIONS_PER_SECOND=9223372036854775808",
+		}, []string{
+			"TRAWL_MAX_QUEUED: 0 is outside 1 to 1000000", "TRAWL_MAX_PAGES: 1000001 is outside 1 to 1000000",
+			"TRAWL_PAGES_PER_DAY: -1 is outside 0 to 1000000000000", "TRAWL_MAX_BYTES: 1000000000000001 is outside 0 to 1000000000000000",
+			"TRAWL_SUBMISSIONS_PER_SECOND: \"9223372036854775808\" is not a whole number",
+		}},
 		{"stray argument", []string{"stray"}, []string{"TRAWL_API_KEYS=a:" + keyA}, []string{"command line: "}},
 		{"flag without its value", []string{"--listen"}, []string{"TRAWL_API_KEYS=a:" + keyA}, []string{"command line: "}},
 		{"keys", nil, []string{"TRAWL_API_KEYS=" + strings.Join([]string{
@@ -270,6 +317,7 @@ func TestPrintableFormHoldsNoSecret(t *testing.T) {
 	t.Parallel()
 	c, err := config.LoadAPI(nil, []string{
 		"TRAWL_API_KEYS=a:" + keyA + ",b:" + keyB, "TRAWL_REDIS_URL=redis-sentinel://u:s3cr@t/x@h:1,h:2/main",
+		"TRAWL_ADMIN_KEY=the-adm1n-key-itself", "TRAWL_GATEWAY_SECRET=the-g4teway-secret",
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -277,12 +325,12 @@ func TestPrintableFormHoldsNoSecret(t *testing.T) {
 	var buf bytes.Buffer
 	slog.New(slog.NewTextHandler(&buf, nil)).LogAttrs(t.Context(), slog.LevelInfo, "settings", c.Attrs()...)
 	all := buf.String() + fmt.Sprintf("%v %+v %#v", c.Keys, c.Keys, c.Keys)
-	for _, secret := range []string{keyA, keyB, "s3cr", "t/x@"} {
+	for _, secret := range []string{keyA, keyB, "s3cr", "t/x@", "adm1n", "g4teway"} {
 		if strings.Contains(all, secret) {
 			t.Errorf("%q is in %s", secret, all)
 		}
 	}
-	for _, want := range []string{"TRAWL_API_KEYS=\"2 keys of 2 tenants\"", "redis-sentinel://***@h:1,h:2/main", "TRAWL_MAX_RUNNING=10"} {
+	for _, want := range []string{"TRAWL_API_KEYS=\"2 keys of 2 tenants\"", "redis-sentinel://***@h:1,h:2/main", "TRAWL_MAX_RUNNING=10", "TRAWL_ADMIN_KEY", "TRAWL_GATEWAY_SECRET"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not in %s", want, all)
 		}

@@ -44,6 +44,17 @@ func (k Keys) GoString() string { return k.String() }
 // MarshalText keeps encoders from writing the keys.
 func (k Keys) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
+// keyFault says what is wrong with a key, "" for nothing. It does not repeat it.
+func keyFault(key string) string {
+	switch {
+	case len(key) < minKey || len(key) > maxKey:
+		return fmt.Sprintf("a key has %d to %d characters", minKey, maxKey)
+	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "a key has visible ASCII characters only"
+	}
+	return ""
+}
+
 // parseKeys reads tenant:key,tenant:key. Entries are trimmed and empty ones,
 // as after a last comma, left out. No message holds a key, or what might be one:
 // an entry is named by its place.
@@ -66,12 +77,8 @@ func parseKeys(s string) (Keys, []string) {
 			faults = append(faults, fmt.Sprintf(
 				"entry %d: a tenant's name has 1 to 63 characters of a-z, 0-9, - and _ and begins with a letter "+
 					"or digit", n))
-		case len(key) < minKey || len(key) > maxKey:
-			faults = append(faults, fmt.Sprintf(
-				"entry %d (tenant %s): a key has %d to %d characters", n, tenant, minKey, maxKey))
-		case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
-			faults = append(faults, fmt.Sprintf(
-				"entry %d (tenant %s): a key has visible ASCII characters only", n, tenant))
+		case keyFault(key) != "":
+			faults = append(faults, fmt.Sprintf("entry %d (tenant %s): %s", n, tenant, keyFault(key)))
 		case owner[key] != "":
 			faults = append(faults, fmt.Sprintf(
 				"entry %d (tenant %s): the same key was given to tenant %s before; a key names one tenant",

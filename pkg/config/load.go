@@ -51,7 +51,7 @@ func LoadWorker(args, environ []string, out io.Writer) (Worker, error) {
 func LoadAllInOne(name, about string, args, environ []string, out io.Writer) (AllInOne, error) {
 	var c AllInOne
 	p := program{
-		name: name, about: about, optional: []string{"TRAWL_REDIS_URL", "TRAWL_API_KEYS"},
+		name: name, about: about, optional: []string{"TRAWL_REDIS_URL"},
 		defaults: kong.Vars{"default_redis_url": "", "default_sources": "*", "default_log_format": "text"},
 	}
 	return c, load(&c, p, args, environ, out)
@@ -98,6 +98,7 @@ func load(target any, p program, args, environ []string, out io.Writer) error {
 		kong.NoDefaultHelp(), kong.Exit(func(int) {}),
 		// Text first, meaning later: a mapper that fails would hide all faults after it.
 		kong.KindMapper(reflect.Int, l.mapper(parseInt)),
+		kong.KindMapper(reflect.Int64, l.mapper(parseInt)),
 		kong.KindMapper(reflect.String, l.mapper(parseString)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), l.mapper(parseDuration)),
 		kong.TypeMapper(reflect.TypeFor[slog.Level](), l.mapper(parseLevel)),
@@ -143,6 +144,9 @@ func load(target any, p program, args, environ []string, out io.Writer) error {
 		}
 	}
 	l.check(own, reflect.ValueOf(target).Elem())
+	if c, ok := target.(*API); ok {
+		l.checkWayIn(c)
+	}
 	return errors.Join(l.faults...)
 }
 
@@ -309,11 +313,11 @@ func parseString(s string, target reflect.Value) []string {
 }
 
 func parseInt(s string, target reflect.Value) []string {
-	n, err := strconv.Atoi(s)
+	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		return []string{fmt.Sprintf("%q is not a whole number", s)}
 	}
-	target.SetInt(int64(n))
+	target.SetInt(n)
 	return nil
 }
 
@@ -351,10 +355,9 @@ func (l *loader) check(own []setting, c reflect.Value) {
 		v := c.FieldByIndex(s.field)
 		switch value := v.Interface().(type) {
 		case int:
-			least, most := mustInt(s.tag.Get("min")), mustInt(s.tag.Get("max"))
-			if value < least || value > most {
-				l.fault(name, "%d is outside %d to %d", value, least, most)
-			}
+			l.checkInt(s, name, int64(value))
+		case int64:
+			l.checkInt(s, name, value)
 		case time.Duration:
 			most, err := time.ParseDuration(s.tag.Get("max"))
 			if err != nil {
@@ -365,11 +368,26 @@ func (l *loader) check(own []setting, c reflect.Value) {
 			}
 		case string:
 			l.checkString(s, name, value)
-		case Keys:
-			if len(value) == 0 && !slices.Contains(l.optional, name) {
-				l.fault(name, "it is required: give at least one tenant:key")
-			}
 		}
+	}
+}
+
+// checkWayIn holds that somebody can call the API.
+func (l *loader) checkWayIn(c *API) {
+	const name = "TRAWL_API_KEYS"
+	if l.broken[name] || l.broken["TRAWL_ADMIN_KEY"] || l.broken["TRAWL_GATEWAY_SECRET"] {
+		return // what is wrong with it was said
+	}
+	if len(c.Keys) == 0 && c.AdminKey == "" && c.GatewaySecret == "" {
+		l.fault(name, "nobody could call the API: give at least one tenant:key, "+
+			"or TRAWL_ADMIN_KEY to make keys with, or TRAWL_GATEWAY_SECRET")
+	}
+}
+
+func (l *loader) checkInt(s setting, name string, value int64) {
+	least, most := mustInt(s.tag.Get("min")), mustInt(s.tag.Get("max"))
+	if value < least || value > most {
+		l.fault(name, "%d is outside %d to %d", value, least, most)
 	}
 }
 
@@ -392,6 +410,11 @@ func (l *loader) checkString(s setting, name, value string) {
 			l.fault(name, "%q is not host:port, as 127.0.0.1:8008 or :8008", value)
 		}
 	}
+	if s.has("key") {
+		if message := keyFault(value); message != "" {
+			l.fault(name, "%s", message)
+		}
+	}
 	// A line break in a user agent would be a header of its own in every request.
 	if s.has("printable") && (len(value) > 256 || strings.ContainsFunc(value, func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsPrint(r)
@@ -400,8 +423,8 @@ func (l *loader) checkString(s setting, name, value string) {
 	}
 }
 
-func mustInt(s string) int {
-	n, err := strconv.Atoi(s)
+func mustInt(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		panic(err) // the tables of this package are wrong, not a setting
 	}

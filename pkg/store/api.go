@@ -19,9 +19,10 @@ type NewJob struct {
 	Plan   crawl.Plan
 	Inputs []crawl.Input // deduplicated, in order; at least one
 	Tags   []string
-	// MaxRunning bounds the tenant's jobs that are in the queue at once; the
-	// others wait in the tenant's list. At least 1.
-	MaxRunning int
+	// Quota is what the service grants every tenant: MaxRunning of it is at least 1, what is
+	// zero has no bound. It is kept, and holds together with the tenant's own, see
+	// [Store.SetQuota]. MaxPages and MaxBytes are the plan's business.
+	Quota crawl.Quota
 }
 
 // Created is the answer to a submission.

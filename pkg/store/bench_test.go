@@ -17,7 +17,7 @@ func BenchmarkCommit(b *testing.B) {
 	st := New(r.Client, Options{})
 	tenant := crawltest.Tenant(b)
 	n := NewJob{
-		Job: crawl.JobRef{Tenant: tenant, ID: crawl.NewJobID(tenant, "")}, Spec: []byte(`{}`), MaxRunning: 1,
+		Job: crawl.JobRef{Tenant: tenant, ID: crawl.NewJobID(tenant, "")}, Spec: []byte(`{}`), Quota: crawl.Quota{MaxRunning: 1},
 		Plan: crawl.Plan{Site: true, MaxPages: 1 << 40, Concurrency: 64, Retention: time.Hour},
 	}
 	page := func(i int) crawl.URL {

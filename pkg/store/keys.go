@@ -11,7 +11,11 @@ import (
 // All key names. Scripts append the same names to root and job; a test compares.
 //
 //	trawl:tenants         SET   tenants that ever submitted: what the sweep visits
-//	{t:T}                 HASH  seq, max_running, replicas
+//	{t:T}                 HASH  seq, replicas; max_queued, max_running, pages_per_day, submissions_per_second, as the
+//	                            service grants them, and own:max_queued …, the tenant's own; tokens, tokens_at, of
+//	                            its submissions; day, the last on which a page was settled
+//	{t:T}:day:D           STR   pages of its jobs that were settled on day D since the epoch, of that day alone
+//	{t:T}:counted         ZSET  nonces of submissions by when they took a token, ms; for a minute
 //	{t:T}:jobs            ZSET  job id by creation number
 //	{t:T}:waiting         ZSET  jobs that wait at the run gate, by creation number
 //	{t:T}:running         SET   jobs that passed it and have not ended
@@ -44,6 +48,11 @@ import (
 //	{t:T}:j:ID:rec:K      HASH  records by number, a thousand a hash
 //	{t:T}:j:ID:err:K      HASH  failed pages by number, a thousand a hash
 //	{t:T}:j:ID:skip:R     LIST  rows skipped for reason R, a tab, and the record or URL that it is about
+//	{a}:tenants           ZSET  names of the tenants that something is kept of, all with score 0
+//	{a}:t:NAME            HASH  created, updated, sources (JSON; absent: all that the service allows), quota (JSON), suspended, nonce
+//	{a}:keys:NAME         HASH  digest of each key of the tenant by the key's id
+//	{a}:key:DIGEST        HASH  tenant, id, label, created, expires, life (ms; absent: never ends)
+//	{a}:gone:NAME:ID      STR   the call that ended the key by hand, for a minute
 //	{h:HOST}:slots        ZSET  "slice/k" by deadline, ms
 //	{h:HOST}:next         STR   the next start time, ms
 //	{h:HOST}:line         ZSET  slices that wait for a slot, by the time they came
@@ -69,3 +78,14 @@ func chunkKey(j crawl.JobRef, kind string, seq int64) string {
 }
 
 func hostKey(host, part string) string { return "{h:" + host + "}:" + part }
+
+// What is kept of tenants, and their keys, has one hash tag, {a}: each call is then one script, and an
+// ACL can keep it from workers, which need none of it.
+
+const tenantDirKey = "{a}:tenants"
+
+func tenantKey(name string) string { return "{a}:t:" + name }
+
+func tenantKeysKey(name string) string { return "{a}:keys:" + name }
+
+func apiKeyKey(digest [sha256.Size]byte) string { return "{a}:key:" + hex.EncodeToString(digest[:]) }

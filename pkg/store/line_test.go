@@ -42,7 +42,7 @@ func TestLineForgetsWhoLeaves(t *testing.T) {
 		var slices []*Slice
 		for range 3 {
 			n := f.job(t, "", 1)
-			n.MaxRunning = 3
+			n.Quota.MaxRunning = 3
 			f.create(t, n)
 			slices = append(slices, f.begin(t, n.Job))
 		}

@@ -42,6 +42,7 @@ type model struct {
 	seedsOK, pageLimit, refusals int64
 	cancelAt, deadline           int64
 	maps                         modelMaps
+	modelQuota
 }
 
 type held struct {
@@ -86,19 +87,21 @@ func newModel(ctx context.Context, t *rapid.T, r *crawltest.Redis, tenant string
 		queued: map[int64]crawl.Item{}, leased: map[int64]held{}, deferred: map[int64]waits{},
 		slices: map[int64]*modelSlice{}, retiring: map[int64]bool{}, seen: map[string]bool{}, refused: map[string]bool{},
 		claims: map[string]int64{},
-		maps:   newModelMaps(),
+		maps:   newModelMaps(), modelQuota: newModelQuota(t),
 	}
+	m.now += dayMS - m.now%dayMS - rapid.Int64Range(1, 60_000).Draw(t, "before midnight")
 	m.st = New(r.Client, Options{Now: func() int64 { return m.now }})
 	m.job = crawl.JobRef{Tenant: tenant, ID: crawl.NewJobID(tenant, "")}
 	m.plan = crawl.Plan{
 		Site: rapid.Bool().Draw(t, "site"), MaxPages: int64(rapid.IntRange(3, 12).Draw(t, "max pages")),
-		Concurrency: rapid.IntRange(1, 6).Draw(t, "concurrency"), Retention: time.Hour,
+		Concurrency: rapid.IntRange(1, 6).Draw(t, "concurrency"), Retention: 10_000 * time.Hour,
 	}
 	if rapid.Bool().Draw(t, "time limit") {
 		m.plan.TimeLimit = 40 * time.Second
 	}
 	m.plan.Sitemap = rapid.SampledFrom([]string{"", crawl.SitemapInclude}).Draw(t, "sitemap")
-	n := NewJob{Job: m.job, Spec: []byte(`{}`), Plan: m.plan, MaxRunning: 1}
+	m.plan.MaxBytes = m.most
+	n := NewJob{Job: m.job, Spec: []byte(`{}`), Plan: m.plan, Quota: crawl.Quota{MaxRunning: 1, PagesPerDay: m.granted}}
 	for i := range rapid.IntRange(1, 3).Draw(t, "inputs") {
 		n.Inputs = append(n.Inputs, crawl.Input{URL: url(t, i)})
 		m.admit(url(t, i).String(), 0, 0)
@@ -220,6 +223,7 @@ func (m *model) check(ctx context.Context, t *rapid.T) {
 		"deferred": j.Deferred, "accepted": j.Accepted, "failed": j.Failed, "skipped": j.Skipped,
 		"cancelled": j.Cancelled, "records": j.Records,
 		"sitemaps": j.Sitemaps, "sitemaps failed": j.SitemapsFailed,
+		"bytes": j.Bytes, "waits for its tenant": j.WaitingFor == crawl.WaitingTenantQuota,
 	}
 	stop := m.stop
 	if !m.state.Terminal() {
@@ -230,6 +234,7 @@ func (m *model) check(ctx context.Context, t *rapid.T) {
 		"active": int64(len(m.leased)), "deferred": int64(len(m.deferred)), "accepted": m.accepted,
 		"failed": m.failed, "skipped": m.skipped, "cancelled": m.cancelled, "records": m.accepted,
 		"sitemaps": m.maps.read, "sitemaps failed": m.maps.failed,
+		"bytes": m.bytes, "waits for its tenant": m.waits(),
 	}
 	if m.state.Terminal() {
 		m.nothingLeft(ctx, t)
@@ -260,14 +265,14 @@ func (m *model) begin(ctx context.Context, t *rapid.T) {
 		t.Fatal(err)
 	}
 	due := m.dueCount()
-	want := (m.state == crawl.Queued || m.state == crawl.Running) && due > 0 &&
-		min(parallelism(m.plan.Concurrency), int(math.Ceil(float64(due)/64))) > m.live()
+	want := (m.state == crawl.Queued || m.state == crawl.Running) && m.lacks() && m.restsUntil <= m.now && !m.usedUp()
 	if (sl != nil) != want {
 		t.Fatalf("a slice began: %v, want %v (state %s, due %d, live %d)", sl != nil, want, m.state, due, m.live())
 	}
 	if sl == nil {
 		return
 	}
+	m.restsUntil = 0
 	if m.state == crawl.Queued {
 		m.state = crawl.Running
 		if m.plan.TimeLimit > 0 {
@@ -305,10 +310,14 @@ func (m *model) lease(ctx context.Context, t *rapid.T) {
 	case m.state == crawl.Running:
 		fair := int(math.Ceil(float64(m.plan.Concurrency) / float64(max(1, m.live()))))
 		want = max(0, min(n, m.plan.Concurrency-len(m.leased)-len(m.maps.leased), fair-mine))
-		if want > 0 && m.maps.due(m.now) > 0 && len(m.maps.leased) < (m.plan.Concurrency+3)/4 {
+		if want == 0 || m.usedUp() {
+			want = 0
+			break
+		}
+		if m.maps.due(m.now) > 0 && len(m.maps.leased) < (m.plan.Concurrency+3)/4 {
 			maps = 1
 		}
-		want = min(want, maps+m.dueCount()-m.maps.due(m.now))
+		want = maps + min(want-maps, m.dueCount()-m.maps.due(m.now), m.dayLeft())
 	}
 	if x.Lost || x.State != m.state || len(x.Items) != want {
 		t.Fatalf("leased %d of %d (state %s, lost %v), want %d (state %s)", len(x.Items), n, x.State, x.Lost, want, m.state)
@@ -356,7 +365,7 @@ func (m *model) draw(t *rapid.T, it crawl.Item) Commit {
 			final, _ = crawl.ParseURL(it.URL)
 		}
 		c.Accepted = &Accepted{
-			Page:  crawl.Page{SourceURL: it.URL, URL: final.String(), Status: 200},
+			Page:  crawl.Page{SourceURL: it.URL, URL: final.String(), Status: 200, Bytes: rapid.Int64Range(0, 9).Draw(t, "bytes")},
 			Final: final.Key(),
 		}
 		used := map[int]bool{}
@@ -421,7 +430,12 @@ func (m *model) send(ctx context.Context, t *rapid.T, s *modelSlice, c Commit, r
 		return
 	}
 	delete(m.leased, c.Item.N)
+	was := m.processed()
 	want := m.apply(c)
+	m.settled[m.now/dayMS] += m.processed() - was
+	if m.full() {
+		m.windDown(crawl.StopByteLimit)
+	}
 	if got != want {
 		t.Fatalf("committed %+v, want %+v", got, want)
 	}
@@ -437,6 +451,7 @@ func (m *model) apply(c Commit) Committed {
 			return Committed{Alias, first}
 		}
 		m.accepted++
+		m.bytes += c.Accepted.Page.Bytes
 		seq := m.accepted
 		m.claims[c.Accepted.Page.URL] = seq
 		m.sources = append(m.sources, c.Item.URL)
@@ -527,6 +542,7 @@ func (m *model) drop(gen int64, attempts int) {
 		h.item.Attempt += attempts
 		if attempts > 0 && h.item.Attempt >= MaxLost {
 			m.failed++
+			m.settled[m.now/dayMS]++
 			continue
 		}
 		m.back(h.item)
@@ -560,8 +576,11 @@ func (m *model) sweep(ctx context.Context, t *rapid.T) {
 	if _, err := m.st.sweep(ctx, []string{m.job.Tenant}); err != nil {
 		t.Fatal(err)
 	}
-	if m.state.Terminal() || m.state == crawl.Queued {
+	if m.state.Terminal() {
 		return
+	}
+	if m.state != crawl.Cancelling && m.restsUntil <= m.now {
+		m.restsUntil = 0
 	}
 	if m.state != crawl.Cancelling && m.deadline > 0 && m.now >= m.deadline {
 		m.windDown(crawl.StopTimeLimit)
@@ -658,6 +677,12 @@ func TestInterleavings(t *testing.T) {
 				"retire":  step(m.retire),
 				"sweep":   step(m.sweep),
 				"time":    func(rt *rapid.T) { m.now += int64(rapid.IntRange(1, 9000).Draw(rt, "ms")) },
+				"midnight": func(rt *rapid.T) {
+					if rapid.IntRange(0, 5).Draw(rt, "seldom") == 0 {
+						m.midnight(rt)
+					}
+				},
+				"quota": step(m.setQuota),
 				"cancel": func(rt *rapid.T) {
 					if rapid.IntRange(0, 5).Draw(rt, "seldom") == 0 {
 						m.cancel(ctx, rt)

@@ -101,7 +101,7 @@ func decodeJob(j crawl.JobRef, a []any) (crawl.Job, error) {
 		if job.Queued+job.Active+job.Deferred == 0 {
 			deferredFor = h["maps_for"] // only sitemaps are left
 		}
-		job.WaitingFor, job.Position = waiting(job, num(a[4]), num(a[5]), deferredFor, h["rest_until"] != "")
+		job.WaitingFor, job.Position = waiting(&job, num(a[4]), num(a[5]), deferredFor, h)
 	}
 	if err := json.Unmarshal([]byte(h["tags"]), &job.Tags); err != nil {
 		return crawl.Job{}, fmt.Errorf("store: tags of job %s: %w", j.ID, err)
@@ -121,20 +121,22 @@ func decodeJob(j crawl.JobRef, a []any) (crawl.Job, error) {
 }
 
 // waiting says why a job that has not ended makes no progress now.
-func waiting(job crawl.Job, rank, slices int64, deferredFor string, rests bool) (string, int64) {
+func waiting(job *crawl.Job, rank, slices int64, deferredFor string, h map[string]string) (string, int64) {
 	switch {
 	case job.State == crawl.Cancelling || job.State == crawl.Paused:
 		return "", 0
 	case rank >= 0:
-		return "tenant_quota", rank + 1
+		return crawl.WaitingTenantQuota, rank + 1
 	case job.Error != "":
-		return "dispatch", 0
-	case rests && job.Active == 0:
-		return cmp.Or(deferredFor, "host_delay"), 0
+		return crawl.WaitingDispatch, 0
+	case h["day_until"] != "" && job.Active == 0:
+		return crawl.WaitingTenantQuota, 0
+	case h["rest_until"] != "" && job.Active == 0:
+		return cmp.Or(deferredFor, crawl.WaitingHostDelay), 0
 	case job.Active == 0 && job.Queued == 0 && deferredFor != "":
 		return deferredFor, 0
 	case slices == 0:
-		return "worker", 0
+		return crawl.WaitingWorker, 0
 	default:
 		return "", 0
 	}

@@ -71,6 +71,16 @@ var (
 	robotsClaimScript = loadScript("robots_claim")
 	robotsLearnScript = loadScript("robots_learn")
 	urlsScript        = loadScript("urls")
+	quotaScript       = loadScript("quota")
+
+	tenantCreateScript       = loadScript("tenant_create")
+	tenantChangeScript       = loadScript("tenant_change")
+	tenantListScript         = loadScript("tenant_list")
+	tenantAuthenticateScript = loadScript("tenant_authenticate")
+	tenantKeysScript         = loadScript("tenant_keys")
+	tenantKeyAddScript       = loadScript("tenant_key_add")
+	tenantKeyRotateScript    = loadScript("tenant_key_rotate")
+	tenantKeyRevokeScript    = loadScript("tenant_key_revoke")
 )
 
 // call is one script to run, and its answer.
@@ -189,7 +199,11 @@ func fault(err error) error {
 	f := &crawl.Fault{
 		Code: crawl.CodeUnavailable, RetryAfter: 2 * time.Second, Err: err,
 		Message: "The store did not answer in time, and it is not known whether this was done. " +
-			"Look, or send it again with the same Idempotency-Key.",
+			"Look, or send it again; a submission with the same Idempotency-Key.",
+	}
+	if redis.IsAuthError(err) || redis.IsPermissionError(err) {
+		f.Message = "The store refuses this service. Nothing was changed; whoever runs it finds the reason in its log."
+		return f
 	}
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {

@@ -79,17 +79,29 @@ func TestKeyNames(t *testing.T) {
 	}
 }
 
+// widest is the WIDEST of day.lua.
+const widest = 1024
+
 // The numbers that stand in Lua and in Go are the same.
 func TestSharedNumbers(t *testing.T) {
 	t.Parallel()
-	text := mustRead("include/job.lua")
-	for name, want := range map[string]int64{
-		"LEASE": LeaseTime.Milliseconds(), "GRACE": Grace.Milliseconds(), "MAX_LOST": MaxLost,
-		"MAP_PARENT": mapParent,
+	for _, tc := range []struct {
+		file, name string
+		want       int64
+	}{
+		{"job", "LEASE", LeaseTime.Milliseconds()},
+		{"job", "GRACE", Grace.Milliseconds()},
+		{"job", "MAX_LOST", MaxLost},
+		{"job", "MAP_PARENT", mapParent},
+		{"day", "PEEK", PeekTime.Milliseconds()},
+		{"day", "WIDEST", widest},
 	} {
-		if !strings.Contains(text, fmt.Sprintf("local %s = %d ", name, want)) {
-			t.Errorf("job.lua does not say %s = %d", name, want)
+		if !strings.Contains(mustRead("include/"+tc.file+".lua"), fmt.Sprintf("local %s = %d ", tc.name, tc.want)) {
+			t.Errorf("%s.lua does not say %s = %d", tc.file, tc.name, tc.want)
 		}
+	}
+	if most := crawl.DefaultLimits().Concurrency; most > widest {
+		t.Errorf("a job may have %d pages in flight: day.lua would look too late", most)
 	}
 }
 

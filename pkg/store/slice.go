@@ -31,6 +31,9 @@ const (
 	RenewEvery = 3 * time.Second
 	// Grace is what a cancelled job's requests in flight have to be given back.
 	Grace = 4 * time.Second
+	// PeekTime is how long a job rests when pages in flight have all that is left of its
+	// tenant's day: one that is given back is another's.
+	PeekTime = time.Second
 	// MaxLost is the number of lost workers after which a page itself is to blame.
 	MaxLost = 5
 )

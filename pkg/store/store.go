@@ -68,8 +68,10 @@ func parallelism(concurrency int) int { return min(16, max(1, (concurrency+3)/4)
 
 // Create stores a submission, or finds the job that its idempotency key named
 // before. Faults: idempotency_key_reused with the first job's id when that key
-// named another input, expired when the job of that key is gone, unavailable and
-// overloaded when nothing was stored.
+// named another input, expired when the job of that key is gone, rate_limited and
+// quota_exceeded with the bound that was met and when to try again, unavailable and
+// overloaded when nothing was stored. A replay costs as much of the tenant's submissions a
+// second as a new job, and nothing else of its quota.
 func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	plan, err := json.Marshal(n.Plan)
 	if err != nil {
@@ -97,10 +99,11 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	if err != nil {
 		return Created{}, err
 	}
-	args := make([]any, 0, 15+2*len(maps)+2*len(n.Inputs))
-	args = append(args, s.now(), n.Job.ID, n.Digest[:], nonce[:], []byte(n.Spec), plan, tagList, n.MaxRunning,
-		n.Plan.Concurrency, n.Plan.MaxPages, parallelism(n.Plan.Concurrency), n.Plan.Retention.Milliseconds(),
-		n.Plan.TimeLimit.Milliseconds(), site, len(maps))
+	args := make([]any, 0, 19+2*len(maps)+2*len(n.Inputs))
+	args = append(args, s.now(), n.Job.ID, n.Digest[:], nonce[:], []byte(n.Spec), plan, tagList)
+	args = append(args, quotaArgs(n.Quota)...)
+	args = append(args, n.Plan.Concurrency, n.Plan.MaxPages, max(0, n.Plan.MaxBytes), parallelism(n.Plan.Concurrency),
+		n.Plan.Retention.Milliseconds(), n.Plan.TimeLimit.Milliseconds(), site, len(maps))
 	for _, u := range maps {
 		k := u.Key()
 		args = append(args, k[:], u.String())
@@ -118,7 +121,10 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	}
 	a := array(c.cmd)
 	first := crawl.JobRef{Tenant: n.Job.Tenant, ID: str(a[1])}
-	if str(a[0]) == "reused" {
+	switch str(a[0]) {
+	case "refused":
+		return Created{}, refused(str(a[2]), num(a[3]), time.Duration(num(a[4]))*time.Millisecond)
+	case "reused":
 		return Created{}, &crawl.Fault{
 			Code: crawl.CodeKeyReused, JobID: first.ID,
 			Message: "This Idempotency-Key was used before with another input, for job " + first.ID +
@@ -230,6 +236,9 @@ func (s *Store) Ready(ctx context.Context) error {
 		return fault(err)
 	}
 	info, err := s.rdb.Info(ctx, "memory").Result()
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return fault(err) // or a full Redis would go unnoticed
+	}
 	if err != nil {
 		return nil //nolint:nilerr // INFO memory is optional: an embedded server lacks it
 	}

@@ -50,11 +50,7 @@ func (f *fixture) at() time.Time {
 // job makes up a submission of n inputs.
 func (f *fixture) job(t *testing.T, key string, n int) NewJob {
 	t.Helper()
-	j := NewJob{
-		Job:            crawl.JobRef{Tenant: f.tenant, ID: crawl.NewJobID(f.tenant, key)},
-		IdempotencyKey: key, Digest: [32]byte{1}, Spec: []byte(`{"urls":["x"]}`), MaxRunning: 2,
-		Plan: crawl.Plan{MaxPages: 100, Concurrency: 4, Retention: time.Hour},
-	}
+	j := newJob(f.tenant, key)
 	for i := range n {
 		u, err := crawl.ParseURL(fmt.Sprintf("http://site.test/%d", i))
 		if err != nil {
@@ -63,6 +59,15 @@ func (f *fixture) job(t *testing.T, key string, n int) NewJob {
 		j.Inputs = append(j.Inputs, crawl.Input{URL: u})
 	}
 	return j
+}
+
+// newJob is a submission without inputs.
+func newJob(tenant, key string) NewJob {
+	return NewJob{
+		Job:            crawl.JobRef{Tenant: tenant, ID: crawl.NewJobID(tenant, key)},
+		IdempotencyKey: key, Digest: [32]byte{1}, Spec: []byte(`{"urls":["x"]}`), Quota: crawl.Quota{MaxRunning: 2},
+		Plan: crawl.Plan{MaxPages: 100, Concurrency: 4, Retention: time.Hour},
+	}
 }
 
 func (f *fixture) create(t *testing.T, n NewJob) Created {
@@ -136,9 +141,18 @@ func (f *fixture) read(t *testing.T, job crawl.JobRef) crawl.Job {
 
 func wantCode(t *testing.T, err error, code crawl.Code) *crawl.Fault {
 	t.Helper()
-	var f *crawl.Fault
-	if !errors.As(err, &f) || f.Code != code {
+	f := faultOf(err)
+	if f == nil || f.Code != code {
 		t.Fatalf("error %v, want code %s", err, code)
+	}
+	return f
+}
+
+// faultOf answers the fault in an error; nil when there is none.
+func faultOf(err error) *crawl.Fault {
+	var f *crawl.Fault
+	if !errors.As(err, &f) {
+		return nil
 	}
 	return f
 }
@@ -247,13 +261,14 @@ func TestTombstone(t *testing.T) {
 			_, err = f.Create(t.Context(), other)
 			wantCode(t, err, crawl.CodeKeyReused)
 		}
-		// Two tombstones, two remembered keys and the tenant's own hash are left.
+		// Two tombstones, two remembered keys, the tenant's own hash and the pages of its day
+		// are left.
 		keys, err := f.rdb.Keys(t.Context(), rootKey(f.tenant)+"*").Result()
-		if err != nil || len(keys) != 5 {
+		if err != nil || len(keys) != 6 {
 			t.Errorf("left behind: %q, %v", keys, err)
 		}
 		for _, k := range keys {
-			if k == rootKey(f.tenant) {
+			if k == rootKey(f.tenant) || strings.Contains(k, ":day:") {
 				continue
 			}
 			if ttl := f.rdb.PTTL(t.Context(), k).Val(); ttl <= 29*24*time.Hour || ttl > 30*24*time.Hour+time.Hour {
@@ -316,7 +331,7 @@ func TestCancelAtTheGate(t *testing.T) {
 		var jobs []crawl.JobRef
 		for i := range 4 {
 			n := f.job(t, fmt.Sprint(i), 2)
-			n.MaxRunning = 1
+			n.Quota.MaxRunning = 1
 			f.create(t, n)
 			jobs = append(jobs, n.Job)
 		}

@@ -3,6 +3,7 @@ package crawler
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"example.com/trawl/pkg/crawl"
@@ -45,11 +46,11 @@ func (t *turn) beat(ctx context.Context, news chan pulse) {
 			}
 			renewed = begun
 			p.state, p.lost = r.State, r.Lost
-			t.c.ring(ctx, r.Rings)
+			t.c.ring(ctx, t.c.needed(ctx, t.sl.Job, r.Rings, 0))
 		}
 		if time.Since(t.started) >= shortBudget {
 			// A ring that is about to be taken is no reason: two beats in a row must see it.
-			if t.others(ctx) {
+			if t.c.others(ctx) {
 				queued++
 			} else {
 				queued = 0
@@ -70,9 +71,28 @@ func (t *turn) beat(ctx context.Context, news chan pulse) {
 }
 
 // others reports whether rings wait that no worker has taken.
-func (t *turn) others(ctx context.Context) bool {
+func (c *Crawler) others(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, tickEvery/2)
 	defer cancel()
-	n, err := t.c.o.Doorbell.Waiting(ctx)
+	n, err := c.o.Doorbell.Waiting(ctx)
 	return err == nil && n > 0
+}
+
+// needed leaves out of rings those for more slices of a job that has some, all but the
+// first so many, while rings wait that no worker has taken: then all are busy, and more
+// slices make nothing faster. They would but stand in line before the first slice of
+// somebody else's job; and as each of them asks for more in its turn, the line would grow
+// without end. Those that the job lacks yet are rung for as its slices renew.
+func (c *Crawler) needed(ctx context.Context, job crawl.JobRef, rings []crawl.Ring, first int) []crawl.Ring {
+	own := func(r crawl.Ring) bool { return r.JobRef == job }
+	if !slices.ContainsFunc(rings, own) || !c.others(ctx) {
+		return rings
+	}
+	return slices.DeleteFunc(slices.Clone(rings), func(r crawl.Ring) bool {
+		if !own(r) {
+			return false
+		}
+		first--
+		return first < 0
+	})
 }

@@ -126,19 +126,23 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 	log := c.o.Logger.With(
 		slog.String("job_id", ring.ID), slog.String("tenant", ring.Tenant), slog.Int64("slice", sl.Gen))
 	var rest time.Duration
+	place := 1 // whoever takes the place of this slice
 	t, err := newTurn(c, sl, log)
 	if err == nil {
-		c.ring(ctx, rings)
+		c.ring(ctx, c.needed(ctx, sl.Job, rings, 0))
 		err = t.run(ctx)
 		rest = t.rest()
+		if t.replaced {
+			place = 0
+		}
 	}
-	return errors.Join(err, c.leave(ctx, sl, rest, release, log))
+	return errors.Join(err, c.leave(ctx, sl, rest, place, release, log))
 }
 
 // leave closes a slice. The job is given free before it is rung, or this process
 // could take the ring while it still thinks that it serves the job.
 func (c *Crawler) leave(
-	ctx context.Context, sl *store.Slice, rest time.Duration, release func(), log *slog.Logger,
+	ctx context.Context, sl *store.Slice, rest time.Duration, place int, release func(), log *slog.Logger,
 ) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer cancel()
@@ -148,7 +152,7 @@ func (c *Crawler) leave(
 		log.WarnContext(ctx, "slice not closed, the sweep will", slog.Any("err", err))
 		return nil
 	}
-	c.ring(ctx, rings)
+	c.ring(ctx, c.needed(ctx, sl.Job, rings, place))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package crawler_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -97,7 +98,7 @@ func (b *bench) worker(t *testing.T, change func(*crawler.ProcessOptions)) *craw
 func (b *bench) submit(t *testing.T, plan crawl.Plan, urls ...string) crawl.JobRef {
 	t.Helper()
 	n := store.NewJob{
-		Job: crawl.JobRef{Tenant: b.tenant, ID: crawl.NewJobID(b.tenant, "")}, Spec: []byte(`{}`), MaxRunning: 10,
+		Job: crawl.JobRef{Tenant: b.tenant, ID: crawl.NewJobID(b.tenant, "")}, Spec: []byte(`{}`), Quota: crawl.Quota{MaxRunning: 10},
 	}
 	for _, s := range urls {
 		u, err := crawl.ParseURL(s)
@@ -108,7 +109,7 @@ func (b *bench) submit(t *testing.T, plan crawl.Plan, urls ...string) crawl.JobR
 		plan.Seeds = append(plan.Seeds, u.String())
 	}
 	plan.Sources = []string{"*"}
-	plan.Retention = time.Hour
+	plan.Retention = cmp.Or(plan.Retention, time.Hour)
 	if plan.HostConcurrency == 0 {
 		plan.HostConcurrency = 64
 	}

@@ -22,6 +22,9 @@ const (
 	mapPart = 500
 	// mapNested bounds the sitemaps that one names: no job reads more.
 	mapNested = 1000
+	// mapNestedBytes bounds their addresses, which are kept until the sitemap is read: each
+	// can be 8 KiB, and many sitemaps are read at once.
+	mapNestedBytes = 1 << 20
 	// mapHops is how many redirects of a sitemap are followed.
 	mapHops = 5
 	// mapTimeout bounds the reading of one; that of the fetcher may be shorter.
@@ -41,6 +44,7 @@ type mapVisit struct {
 	base   crawl.URL // where the document is, to which its addresses refer
 	commit store.MapCommit
 	inPart map[crawl.Key]bool // links of the part, since a script counts what it is given
+	bytes  int                // of the addresses of other sitemaps
 	res    sitemap.Result
 	full   bool  // the job has no room for more pages
 	ended  error // why reading ends before the document does, but for full
@@ -185,13 +189,15 @@ func (v *mapVisit) nest(loc string) {
 	case err != nil:
 		c.BadLinks[crawl.RefusedReasonOf(err)]++
 	case v.inPart[u.Key()]:
-	case len(c.Nested)+len(c.Links) >= mapNested:
+	case len(c.Nested)+len(c.Links) >= mapNested, v.bytes+len(loc) > mapNestedBytes:
 		c.BadLinks[crawl.RefusedSitemapLimit]++
 	case v.t.mayReadMap(u) != nil:
+		v.bytes += len(loc)
 		l := crawl.Link{URL: u, Key: u.Key(), Refused: crawl.RefusedSource}
 		v.inPart[l.Key] = true
 		c.Links = append(c.Links, store.MapLink{Link: l})
 	default:
+		v.bytes += len(loc)
 		c.Nested = append(c.Nested, u)
 	}
 }

@@ -24,6 +24,8 @@ type ProcessOptions struct {
 	// RedisURL is where the queue is. The process opens a client of its own for it,
 	// since the queue's server changes the client's ways; see queue.NewServer.
 	RedisURL string
+	// RedisTLS are the files of a RedisURL that asks for TLS.
+	RedisTLS redisconn.TLS
 	// RedisDial opens the connections to it; nil dials what RedisURL names.
 	RedisDial redisconn.Dialer
 	// Slices is the number of jobs that this process serves at once; 0 means 8.
@@ -52,7 +54,7 @@ type Process struct {
 // NewProcess wires a worker. It starts and binds nothing; Stop frees what it opened.
 func NewProcess(o ProcessOptions) (*Process, error) {
 	p := &Process{o: o, log: o.Logger}
-	rdb, err := redisconn.Open(o.RedisURL, redisconn.Options{Name: "trawl-queue", Dial: o.RedisDial})
+	rdb, err := redisconn.Open(o.RedisURL, redisconn.Options{Name: "trawl-queue", TLS: o.RedisTLS, Dial: o.RedisDial})
 	if err != nil {
 		return nil, err
 	}

@@ -211,9 +211,9 @@ func (b *robotsBook) fetch(ctx context.Context, a agent, u crawl.URL) store.Robo
 	if err != nil { // of strings and a number
 		why = nil
 	}
-	return store.RobotsFetch{
-		Why: string(why), Wish: f.RetryAfter, Nobody: f.Code == crawl.CodeDNS || f.Code == crawl.CodeConnection,
-	}
+	// A refused address answers as little as one where nobody is.
+	nobody := f.Code == crawl.CodeDNS || f.Code == crawl.CodeConnection || f.Code == crawl.CodePrivateAddress
+	return store.RobotsFetch{Why: string(why), Wish: f.RetryAfter, Nobody: nobody}
 }
 
 // get requests the robots.txt of an origin; one that leads nowhere is as good as none.

@@ -109,6 +109,7 @@ type turn struct {
 	leaves     []store.HostLeave
 	winding    bool // lease nothing more
 	retire     bool // say so to the store with the next round trip
+	replaced   bool // another was rung for when it retired
 	lost       bool // the slice is not ours any more
 	pagesTotal int64
 	parts      atomic.Int64 // parts of sitemaps that were made
@@ -134,7 +135,7 @@ func (t *turn) run(ctx context.Context) error {
 	t.fetches, t.abort = context.WithCancel(context.WithoutCancel(ctx))
 	defer t.abort()
 	t.c.room.join()
-	defer t.c.room.leave()
+	defer t.c.room.leave(t)
 	t.c.o.Metrics.slices.Inc()
 	defer t.c.o.Metrics.slices.Dec()
 	t.started = time.Now()
@@ -267,6 +268,7 @@ func (t *turn) take(r result) {
 // to be dropped, else only what has no start granted.
 func (t *turn) windDown(all bool) {
 	t.winding, t.roomFreed = true, nil
+	t.c.room.pass(t)
 	if all {
 		for _, p := range t.ready {
 			t.giveBack(p, 0)
@@ -369,9 +371,10 @@ func (t *turn) wanted() int {
 	want := min(leaseMost, t.sl.Plan.Concurrency-len(t.held))
 	if want <= 0 || t.fruitless() {
 		t.nextLease = time.Time{}
+		t.c.room.pass(t)
 		return 0
 	}
-	n, freed := t.c.room.take(want, len(t.held))
+	n, freed := t.c.room.take(t, want, len(t.held))
 	t.roomFreed = nil
 	if n == 0 {
 		t.roomFreed = freed
@@ -528,7 +531,14 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 		}
 	}
 	t.heard(x.Maps, out.Mapped)
-	t.c.ring(t.io, out.Rings)
+	// What is rung as this slice retires is for the one that takes its place.
+	place := 0
+	if x.Retire {
+		place = 1
+	}
+	if t.c.ring(t.io, t.c.needed(t.io, t.sl.Job, out.Rings, place)); x.Retire {
+		t.replaced = slices.ContainsFunc(out.Rings, func(r crawl.Ring) bool { return r.JobRef == t.sl.Job })
+	}
 	now := time.Now()
 	if x.Lease > 0 {
 		fresh := 0

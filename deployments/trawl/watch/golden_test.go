@@ -99,6 +99,7 @@ func shownJobs() []struct {
 			j.WaitingFor, j.Error = "dispatch", "The queue refused the job; it is tried again."
 		})},
 		{"running", running("")},
+		{"running with the day used up", running("tenant_quota")},
 		{"running for its host", running("host_delay")},
 		{"running for a host without a delay", with(running("host_delay"), func(j *client.Job) {
 			j.Spec.Delay = 0

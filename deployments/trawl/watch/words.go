@@ -95,10 +95,13 @@ func waitHint(j *client.Job) hint {
 	case "":
 		return hint{}
 	case "tenant_quota":
-		place := "in line"
-		if j.Position > 0 {
-			place = "place " + strconv.FormatInt(j.Position, 10) + " in line"
+		if j.Position == 0 {
+			return hint{
+				long:  "pages of the day used up: goes on at midnight UTC",
+				short: "pages of the day used up",
+			}
 		}
+		place := "place " + strconv.FormatInt(j.Position, 10) + " in line"
 		return hint{long: place + ": begins when a job of yours ends", short: place}
 	case "dispatch":
 		long := "not handed to a worker yet; the service keeps trying"

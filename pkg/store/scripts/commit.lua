@@ -19,22 +19,25 @@
 --# include outbox.lua
 --# include collection.lua
 --# include job.lua
+--# include settled.lua
 --# include links.lua
 id, job = ARGV[2], KEYS[2]
 local gen, n, row, outcome = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-if redis.call('ZSCORE', job .. ':leased', row) ~= gen then
+local leased = job .. ':leased'
+if redis.call('ZSCORE', leased, row) ~= gen then
   if redis.call('ZSCORE', job .. ':slices', gen) and (redis.call('GETBIT', job .. ':done', n) == 1
       or redis.call('SISMEMBER', job .. ':moved', gen .. ' ' .. row) == 1) then
     return {'done', 0}
   end
   return {'stale', 0}
 end
-local h = redis.call('HMGET', job, 'state', 'total', 'max_pages', 'accepted', 'records', 'bytes', 'seeds_ok')
+local h = redis.call('HMGET', job, 'state', 'total', 'max_pages', 'accepted', 'records', 'bytes', 'max_bytes')
 local state = h[1]
 local answer = {'done', 0}
 local admitted = 0
+local full = false -- the job has all the bytes that it may have
 local MAPPED = '^p %d+ 1 %d%d%d%d%d%d%d%d%d%d%d%d%d ' -- what a sitemap named, see MAP_PARENT
-redis.call('ZREM', job .. ':leased', row)
+redis.call('ZREM', leased, row)
 
 -- blame keeps why the first input was not accepted: the error of a job without any.
 local function blame(why)
@@ -65,17 +68,18 @@ if outcome == 'retry' or outcome == 'redirect' then
   end
 else
   redis.call('SETBIT', job .. ':done', n, 1)
+  settled(ARGV[1])
 end
 
 if outcome == 'accepted' then
-  local first = redis.call('HGET', job .. ':claims', ARGV[7])
-  if first then
+  local seq = tonumber(h[5]) + 1
+  if redis.call('HSETNX', job .. ':claims', ARGV[7], seq) == 0 then
+    local first = redis.call('HGET', job .. ':claims', ARGV[7])
     answer[1], answer[2] = 'alias', tonumber(first)
     skip('alias', row .. '\t' .. first)
   else
-    local total, max, seq = tonumber(h[2]), tonumber(h[3]), tonumber(h[5]) + 1
+    local total, max = tonumber(h[2]), tonumber(h[3])
     local record = ARGV[8]
-    redis.call('HSET', job .. ':claims', ARGV[7], seq)
     if ARGV[14] ~= '' and redis.call('HSETNX', job .. ':bodies', ARGV[14], seq) == 0 then
       -- Other URLs had these bytes: the record says which was the first.
       record = string.sub(record, 1, -2) .. ',"duplicate_seq":' .. redis.call('HGET', job .. ':bodies', ARGV[14]) .. '}'
@@ -88,10 +92,10 @@ if outcome == 'accepted' then
     answer[2] = seq
     admitted, total = admit(15, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[10], int(seq),
       state, total, max)
-    local seeds = tonumber(h[7])
-    if ARGV[10] == '1' then seeds = seeds + 1 end
-    redis.call('HSET', job, 'total', total, 'accepted', h[4] + 1, 'records', seq, 'bytes', int(h[6] + ARGV[9]),
-      'seeds_ok', seeds)
+    if ARGV[10] == '1' then redis.call('HINCRBY', job, 'seeds_ok', 1) end
+    local bytes = h[6] + ARGV[9]
+    full = h[7] and bytes >= tonumber(h[7])
+    redis.call('HSET', job, 'total', total, 'accepted', h[4] + 1, 'records', seq, 'bytes', int(bytes))
     upsert(seq, record)
   end
 elseif outcome == 'noindex' then
@@ -112,7 +116,10 @@ elseif outcome == 'skipped' then
   blame(ARGV[9])
 end
 
-if admitted == 0 then
+if full and state ~= 'cancelling' and not idle() then
+  -- What was counted stays; what is left, its own links too, is cut off as by a time limit.
+  wind_down(answer, clock(ARGV[1]), 'byte_limit')
+elseif admitted == 0 then
   if state == 'cancelling' then
     if redis.call('EXISTS', job .. ':leased') == 0 then
       finish(answer, clock(ARGV[1]), 'cancelled', redis.call('HGET', job, 'stop'))

@@ -1,21 +1,49 @@
--- create stores a submission: idempotency, job, frontier and run gate, all or
+-- create stores a submission: idempotency, quota, job, frontier and run gate, all or
 -- nothing, so that what was answered 202 exists and what was refused left nothing.
 --
 -- KEYS  1 root, 2 job, 3 the idempotency record, or root again without a key
 -- ARGV  1 now ('' = Redis time), 2 id, 3 input digest, 4 nonce of this submission,
---       5 spec, 6 plan, 7 tags as JSON, 8 max_running, 9 concurrency, 10 max_pages,
---       11 parallelism, 12 retention ms, 13 time limit ms (0 none), 14 site 1|0,
---       15 number of sitemaps to begin with, 16… dedupe key, url of each,
+--       5 spec, 6 plan, 7 tags as JSON, what the service grants: 8 max_queued,
+--       9 max_running, 10 pages_per_day, 11 submissions_per_second (0 none, of each),
+--       12 concurrency, 13 max_pages, 14 max_bytes (0 none), 15 parallelism,
+--       16 retention ms, 17 time limit ms (0 none), 18 site 1|0,
+--       19 number of sitemaps to begin with, 20… dedupe key, url of each,
 --       then dedupe key, url of each input
 -- Answers {verdict, id, rings…}; verdict is one of
 --       created  stored now, or by this same submission whose answer was lost
 --       replay   stored before from the same input; id is that job's
 --       reused   the key named another input; id is the first job's
+-- or {'refused', '', name of the bound, what it is, ms after which it may be met again}
 --# include outbox.lua
 --# include job.lua
+--# include slices.lua
+--# include day.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local keyed = KEYS[3] ~= KEYS[1]
+
+local RESENT = 60000 -- ms for which a submission is known that was counted
+local BUSY = 5000 -- ms: a guess, since nobody knows when a job of the tenant ends
+
+-- take takes a token of the tenant's submissions, once for each nonce; answers nil, or
+-- ms until there is one. A second brings as many as the bound says, and no more are
+-- kept. They are counted in thousandths, so that a millisecond brings a whole number.
+local function take(rate)
+  local counted = root .. ':counted'
+  if redis.call('ZSCORE', counted, ARGV[4]) then return nil end
+  local h = redis.call('HMGET', root, 'tokens', 'tokens_at')
+  local tokens = 1000 * rate
+  if h[1] then
+    local passed = math.min(1000, math.max(0, now - tonumber(h[2])))
+    tokens = math.min(tokens, tonumber(h[1]) + passed * rate)
+  end
+  if tokens < 1000 then return math.ceil((1000 - tokens) / rate) end
+  redis.call('HSET', root, 'tokens', int(tokens - 1000), 'tokens_at', int(now))
+  -- A client sends again within seconds what it had no answer to.
+  redis.call('ZREMRANGEBYSCORE', counted, '-inf', int(now - RESENT))
+  redis.call('ZADD', counted, int(now), ARGV[4])
+  redis.call('PEXPIRE', counted, RESENT)
+end
 
 local first, digest
 if keyed then
@@ -26,33 +54,56 @@ if not first and redis.call('EXISTS', job) == 1 then
   -- The tombstone, or the job, of a key that is itself forgotten.
   first, digest = id, redis.call('HGET', job, 'digest')
 end
-if first then
-  local j = root .. ':j:' .. first
-  if redis.call('HGET', j, 'nonce') == ARGV[4] then
-    -- Our own submission, sent again because its answer was lost.
-    local rings = {'created', first}
-    if redis.call('SISMEMBER', root .. ':running', first) == 1 then
-      rings[3], rings[4] = first, 0
-    end
-    return rings
+if first and redis.call('HGET', root .. ':j:' .. first, 'nonce') == ARGV[4] then
+  -- Our own submission, sent again because its answer was lost.
+  local rings = {'created', first}
+  if redis.call('SISMEMBER', root .. ':running', first) == 1 then
+    rings[3], rings[4] = first, 0
   end
+  return rings
+end
+
+-- What the service grants is kept, since other scripts decide by it, too.
+local granted = redis.call('HMGET', root, unpack(QUOTAS))
+local changed = false
+for i, name in ipairs(QUOTAS) do
+  if granted[i] ~= ARGV[7 + i] then
+    changed = true
+    redis.call('HSET', root, name, ARGV[7 + i])
+  end
+end
+local rate = bound('submissions_per_second')
+if rate > 0 then
+  local wait = take(rate)
+  if wait then return {'refused', '', 'submissions_per_second', rate, wait} end
+end
+if first then
   if digest ~= ARGV[3] then return {'reused', first} end
   return {'replay', first}
 end
+local _, open = day_left(now)
+if open and open <= 0 then
+  return {'refused', '', 'pages_per_day', bound('pages_per_day'), tomorrow(now) - now}
+end
+local most = bound('max_queued')
+if most > 0 then
+  -- Those that wait come first, should there be room that nobody was let into yet.
+  local free, waiting = room(), redis.call('ZCARD', root .. ':waiting')
+  if waiting >= free and waiting - free >= most then return {'refused', '', 'max_queued', most, BUSY} end
+end
 
 local seq = redis.call('HINCRBY', root, 'seq', 1)
-redis.call('HSET', root, 'max_running', ARGV[8])
 redis.call('SET', job .. ':spec', ARGV[5])
 redis.call('SET', job .. ':plan', ARGV[6])
-local maps = tonumber(ARGV[15])
+local maps = tonumber(ARGV[19])
 for i = 1, maps do
-  local key, url = ARGV[14 + 2 * i], ARGV[15 + 2 * i]
+  local key, url = ARGV[18 + 2 * i], ARGV[19 + 2 * i]
   redis.call('SADD', job .. ':seen', 's' .. key)
   redis.call('ZADD', job .. ':maps', int(now), 's ' .. i .. ' 0 0 0 0 ' .. url)
   redis.call('HSET', job .. ':mapurls', i, url)
 end
 local n, rows = 0, {}
-for i = 16 + 2 * maps, #ARGV, 2 do
+for i = 20 + 2 * maps, #ARGV, 2 do
   if redis.call('SADD', job .. ':seen', ARGV[i]) == 1 then
     n = n + 1
     rows[#rows + 1] = 'p ' .. n .. ' 0 0 0 0 ' .. ARGV[i + 1]
@@ -62,14 +113,16 @@ end
 if #rows > 0 then redis.call('RPUSH', job .. ':queued', unpack(rows)) end
 redis.call('HSET', job, 'state', 'queued', 'stop', '', 'seq', seq, 'digest', ARGV[3], 'nonce', ARGV[4],
   'idem', keyed and KEYS[3] or '', 'tags', ARGV[7], 'created', int(now),
-  'concurrency', ARGV[9], 'max_pages', ARGV[10], 'parallelism', ARGV[11], 'retention', ARGV[12],
-  'time_limit', ARGV[13], 'site', ARGV[14], 'total', n, 'accepted', 0, 'failed', 0, 'skipped', 0,
+  'concurrency', ARGV[12], 'max_pages', ARGV[13], 'parallelism', ARGV[15], 'retention', ARGV[16],
+  'time_limit', ARGV[17], 'site', ARGV[18], 'total', n, 'accepted', 0, 'failed', 0, 'skipped', 0,
   'cancelled', 0, 'records', 0, 'errors', 0, 'bytes', 0, 'seeds_ok', 0, 'gen', 0, 'rings', 0)
 if maps > 0 then redis.call('HSET', job, 'maps', maps) end
+if ARGV[14] ~= '0' then redis.call('HSET', job, 'max_bytes', ARGV[14]) end
 redis.call('ZADD', root .. ':jobs', seq, id)
 if keyed then redis.call('HSET', KEYS[3], 'job', id, 'digest', ARGV[3]) end
 redis.call('ZADD', root .. ':waiting', seq, id)
 local answer = {'created', id}
 gate(answer, now)
+if changed then resume(answer, now) end
 outbox('job.queued', now)
 return answer

@@ -7,6 +7,7 @@
 -- Answers {URLs given back, rings…}
 --# include outbox.lua
 --# include job.lua
+--# include slices.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local gen = ARGV[3]

@@ -1,7 +1,8 @@
 -- lease moves due URLs to a slice, within the job's own concurrency, which is
 -- exact across all workers, and within the slice's fair part of it. Sitemaps go first,
 -- one a lease and in no more than a quarter of the concurrency, so that they keep no
--- page waiting for long.
+-- page waiting for long. No more is leased than is left of the tenant's pages of the day;
+-- when that is none the job rests, and the answer tells of nothing that is queued or due.
 --
 -- KEYS  1 root, 2 job
 -- ARGV  1 now, 2 id, 3 gen, 4 how many at most, 5 how many the slice knows that it holds
@@ -10,6 +11,8 @@
 --          holds more than it knows, because an answer was lost, rows are all it holds
 --# include outbox.lua
 --# include job.lua
+--# include slices.lua
+--# include day.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local h = redis.call('HMGET', job, 'state', 'concurrency', 'maps', 'total', 'max_pages')
@@ -49,6 +52,11 @@ if mine > tonumber(ARGV[5]) then
     end
   end
 elseif n > 0 then
+  local day, open = day_left(now)
+  if day and day <= 0 then
+    rest_for_day(now, open)
+    return {h[1], -1, 0, {}}
+  end
   local map
   if h[3] and mapped < math.ceil(limit / 4) then
     map = redis.call('ZRANGEBYSCORE', job .. ':maps', '-inf', int(now), 'LIMIT', 0, 1)[1]
@@ -59,6 +67,7 @@ elseif n > 0 then
       n = n - 1
     end
   end
+  if day then n = math.min(n, day) end
   if n > 0 then
     -- Deferred URLs first: they have waited since they were leased before.
     rows = redis.call('ZRANGEBYSCORE', job .. ':deferred', '-inf', int(now), 'LIMIT', 0, n)

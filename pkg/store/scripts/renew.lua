@@ -6,6 +6,7 @@
 -- Answers {state, rings…}; state is 'lost' when the job goes on without this slice
 --# include outbox.lua
 --# include job.lua
+--# include slices.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local state = redis.call('HGET', job, 'state')

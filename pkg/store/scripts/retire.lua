@@ -6,6 +6,7 @@
 -- Answers {1 when the slice is registered, rings…}
 --# include outbox.lua
 --# include job.lua
+--# include slices.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 if redis.call('HGET', job, 'state') ~= 'running' or not redis.call('ZSCORE', job .. ':slices', ARGV[3]) then

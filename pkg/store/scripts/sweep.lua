@@ -8,11 +8,16 @@
 --          ms until the tenant needs a sweep again (-1: never, as it stands), rings…}
 --# include outbox.lua
 --# include job.lua
+--# include slices.lua
+--# include settled.lua
 --# include expire.lua
 local now = clock(ARGV[1])
 local BATCH = 500 -- URLs given back in one call, about a millisecond of Redis
 local rings = {}
 local dead, back, gone = 0, 0, 0
+
+-- fields of a row; the last is the rest, url and fetch_url.
+local function split(row) return string.match(row, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (.+)$') end
 
 -- bury gives back what a dead slice held; true when that was all.
 local function bury(gen)
@@ -31,6 +36,7 @@ local function bury(gen)
       redis.call('HINCRBY', job, 'failed', 1)
       redis.call('HINCRBY', job, 'f:worker_lost', 1)
       redis.call('SETBIT', job .. ':done', n, 1)
+      settled(ARGV[1])
     else
       redis.call('LPUSH', job .. ':queued', table.concat({kind, n, depth, parent, attempt, hops, rest}, ' '))
     end
@@ -60,7 +66,8 @@ end
 -- heal does what the job needs now and answers when it needs attention next;
 -- nil when never.
 local function heal()
-  local h = redis.call('HMGET', job, 'state', 'expires', 'cancel_at', 'deadline', 'stop', 'rest_until', 'maps')
+  local h = redis.call('HMGET', job, 'state', 'expires', 'cancel_at', 'deadline', 'stop', 'rest_until', 'maps',
+    'day_until')
   local state = h[1]
   if not state then return nil end
   if terminal(state) then
@@ -95,6 +102,9 @@ local function heal()
   local function by(at) if at and (not next or at < next) then next = at end end
   by(h[4] and tonumber(h[4]))
   if h[6] and now < tonumber(h[6]) then by(tonumber(h[6])) end
+  if h[8] then
+    if now < tonumber(h[8]) then by(tonumber(h[8])) else redis.call('HDEL', job, 'day_until') end
+  end
   local slice = redis.call('ZRANGE', job .. ':slices', 0, 0, 'WITHSCORES')
   by(slice[2] and tonumber(slice[2]))
   if state == 'paused' then return next end

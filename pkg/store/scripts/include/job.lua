@@ -49,10 +49,29 @@ local function ring(rings, jid, now)
   rings[#rings + 1] = n - 1
 end
 
+-- The tenant's hash has what the service grants under these names, and the tenant's own
+-- quota behind "own:", where there is one.
+local QUOTAS = {'max_queued', 'max_running', 'pages_per_day', 'submissions_per_second'}
+
+-- bound answers the smaller of the two, 0 for none: it is decided each time, so that a
+-- change counts at once.
+local function bound(name)
+  local h = redis.call('HMGET', root, name, 'own:' .. name)
+  local granted, own = tonumber(h[1] or 0), tonumber(h[2] or 0)
+  if own == 0 or granted > 0 and granted < own then return granted end
+  return own
+end
+
+-- room answers how many more jobs of the tenant may be in the queue.
+local function room()
+  local max = bound('max_running')
+  if max == 0 then return math.huge end
+  return math.max(0, max - redis.call('SCARD', root .. ':running'))
+end
+
 -- gate lets waiting jobs into the queue while the tenant's running limit allows.
 local function gate(rings, now)
-  local max = tonumber(redis.call('HGET', root, 'max_running') or 1)
-  while redis.call('SCARD', root .. ':running') < max do
+  for _ = 1, room() do
     local first = redis.call('ZPOPMIN', root .. ':waiting')
     if not first[1] then return end
     redis.call('SADD', root .. ':running', first[1])
@@ -131,48 +150,4 @@ local function wind_down(rings, now, stop)
   if redis.call('EXISTS', job .. ':leased') == 0 then return finish(rings, now, 'cancelled', stop) end
   redis.call('HSET', job, 'state', 'cancelling', 'stop', stop, 'cancel_at', int(now + GRACE))
   wake(now + GRACE)
-end
-
--- fields of a row; the last is the rest, url and fetch_url.
-local function split(row) return string.match(row, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (.+)$') end
-
--- first_due answers when the first of what is deferred is due, at the given score or
--- later; nil when nothing is. maps says whether the job has sitemaps.
-local function first_due(maps, from)
-  local at = redis.call('ZRANGEBYSCORE', job .. ':deferred', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  at = at and tonumber(at)
-  if maps then
-    local map = redis.call('ZRANGEBYSCORE', job .. ':maps', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    if map and not (at and at < tonumber(map)) then at = tonumber(map) end
-  end
-  return at
-end
-
--- live answers how many slices take URLs now. One that retires only ends what it has
--- in flight, and its place is free.
-local function live(now)
-  return math.max(0, redis.call('ZCOUNT', job .. ':slices', '(' .. int(now), '+inf') -
-    redis.call('SCARD', job .. ':retiring'))
-end
-
--- short answers how many slices more than now the job could use: none while it
--- rests, because all that its last slice found was a host that takes no request yet.
-local function short(now)
-  local h = redis.call('HMGET', job, 'parallelism', 'rest_until', 'maps')
-  if h[2] and now < tonumber(h[2]) then return 0 end
-  local due = redis.call('LLEN', job .. ':queued') + redis.call('ZCOUNT', job .. ':deferred', '-inf', int(now))
-  if h[3] then due = due + redis.call('ZCOUNT', job .. ':maps', '-inf', int(now)) end
-  if due == 0 then return 0 end
-  return math.min(tonumber(h[1]), math.ceil(due / 64)) - live(now)
-end
-
--- ring_more rings when the job could use more slices: soon at first, since a frontier
--- grows fast, and with growing patience while no other worker answers; a ring that
--- nobody needs dies out.
-local function ring_more(rings, now)
-  local h = redis.call('HMGET', job, 'ring_at', 'more_gap')
-  local gap = tonumber(h[2] or 300)
-  if now - tonumber(h[1] or 0) < gap or short(now) <= 0 then return end
-  ring(rings, id, now)
-  redis.call('HSET', job, 'more_gap', math.min(10000, gap * 2))
 end
