@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +42,7 @@ const (
 // deployment is one Trawl: a Redis of its own, the API and any number of workers.
 type deployment struct {
 	t       *testing.T
-	redis   *crawltest.Server
+	redis   *guardedRedis
 	env     []string // of every process
 	secrets []string // that no process may write
 	keys    map[string]string
@@ -63,12 +64,13 @@ type worker struct {
 // what every process wrote is checked: see [deployment.checkLogs].
 func deploy(t *testing.T, workers int, settings ...string) *deployment {
 	t.Helper()
-	password := crawltest.Random()
-	d := &deployment{
-		t: t, keys: map[string]string{}, secrets: []string{password},
-		// The default user stays open for the probe of crawltest; the processes log in.
-		redis: crawltest.Private(t, "--user", "trawl", "on", ">"+password, "~*", "&*", "+@all"),
-	}
+	return deployOn(t, guard(t), workers, settings...)
+}
+
+// deployOn is deploy on a Redis that is there.
+func deployOn(t *testing.T, redis *guardedRedis, workers int, settings ...string) *deployment {
+	t.Helper()
+	d := &deployment{t: t, keys: map[string]string{}, secrets: redis.secrets(), redis: redis}
 	t.Cleanup(d.checkLogs) // runs when the processes have ended: they are started later
 	var keys []string
 	for _, tenant := range []string{alpha, beta} {
@@ -78,7 +80,6 @@ func deploy(t *testing.T, workers int, settings ...string) *deployment {
 		keys = append(keys, tenant+":"+key)
 	}
 	d.env = append([]string{
-		"TRAWL_REDIS_URL=redis://trawl:" + password + "@" + d.redis.Addr,
 		"TRAWL_API_KEYS=" + strings.Join(keys, ","),
 		"TRAWL_LISTEN=127.0.0.1:0", "TRAWL_WORKER_LISTEN=127.0.0.1:0",
 		"TRAWL_ALLOWED_SOURCES=*", "TRAWL_PRIVATE_HOSTS=127.0.0.1",
@@ -96,9 +97,11 @@ func deploy(t *testing.T, workers int, settings ...string) *deployment {
 	return d
 }
 
+// run starts a program, which is in Redis the user that is made for it.
 func (d *deployment) run(pkg string, settings ...string) *crawltest.Proc {
 	d.t.Helper()
-	p := crawltest.Run(d.t, pkg, append(slices.Clone(d.env), settings...))
+	env := append(d.redis.settings("trawl-"+path.Base(pkg)), d.env...)
+	p := crawltest.Run(d.t, pkg, append(env, settings...))
 	d.procs = append(d.procs, p)
 	return p
 }

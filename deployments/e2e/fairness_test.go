@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/crawltest"
@@ -38,5 +39,40 @@ func TestHostIsShared(t *testing.T) {
 		if j := d.cancel(tenant, job); j.State != crawl.Cancelled {
 			t.Errorf("cancelled as %+v", j)
 		}
+	}
+}
+
+// TestTenantsAreShared: DESIGN §4.2 and §4.4. Another tenant's first page waits for a short
+// slice, and not for the thousand jobs of a tenant that keep every place of three workers.
+func TestTenantsAreShared(t *testing.T) {
+	t.Parallel()
+	const jobs, pages, tries = 1000, 150, 5
+	// A page takes half a second and three workers have twelve in flight: these are what
+	// they fetch in 8 s, a short slice and what a handover takes. On a busy machine it
+	// takes longer, and the pages do too. The thousand jobs would take nearly two hours.
+	const most = 200
+	site := slowSite(t, 500*time.Millisecond)
+	d := deploy(t, 3, "TRAWL_CONCURRENCY=4")
+	for k := range jobs {
+		urls := make([]string, pages)
+		for i := range urls {
+			urls[i] = fmt.Sprintf("%s/%d/%d", site.URL, k, i)
+		}
+		d.submit(alpha, fields{"urls": urls, "concurrency": 64})
+	}
+	crawltest.Eventually(t, long, "every place to be taken", func() bool { return len(site.Requests()) > 100 })
+	for range tries {
+		other := slowSite(t, 0)
+		asked := len(site.Requests())
+		submitted := time.Now()
+		job := d.submit(beta, fields{"urls": numbered(other, 3)}).ID
+		w := d.watch(beta, job)
+		crawltest.Eventually(t, long, "the other tenant's first page", func() bool { return len(other.Requests()) > 0 })
+		waited, meanwhile := other.Requests()[0].At.Sub(submitted), len(site.Requests())-asked
+		t.Logf("the other tenant's first page was asked for after %v and %d pages of the first tenant", waited, meanwhile)
+		if meanwhile > most {
+			t.Errorf("the other tenant's first page has waited for %d pages of the first tenant, want at most %d", meanwhile, most)
+		}
+		w.end(long)
 	}
 }
