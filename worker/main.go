@@ -45,7 +45,7 @@ func run(ctx context.Context) error {
 	log.LogAttrs(ctx, slog.LevelInfo, "settings", c.Attrs()...)
 	reg, st, guard := obs.NewRegistry(), store.New(rdb, store.Options{Logger: log}), netguard.New(policy, denied)
 	p, err := crawler.NewProcess(crawler.ProcessOptions{
-		Listen: c.Listen, RedisURL: c.RedisURL, RedisTLS: redisconn.TLS(c.RedisTLS),
+		Listen: c.Listen, RedisURL: c.RedisURL, RedisTLS: redisconn.TLS(c.RedisTLS), Deliveries: st,
 		Fetch:  fetch.Options{Dial: guard.DialContext, UserAgent: c.UserAgent, MaxConnsPerHost: c.Concurrency},
 		Health: obs.NewHandler(reg, log, obs.Check{Name: "redis", Ready: st.Ready}), Options: crawler.Options{
 			Store: st, Doorbell: queue.NewDoorbell(rdb), Logger: log, Metrics: crawler.NewMetrics(reg), Sources: sources,

@@ -71,6 +71,7 @@ func (s *Server) document() ([]byte, error) {
 	// what it knew before the routes were registered it would decode itself.
 	api.Paths["/v1/jobs"].Post.RequestBody = requestBody(schemas, reflect.TypeFor[submission](), examples)
 	api.Paths["/v1/jobs/preview"].Post.RequestBody = requestBody(schemas, reflect.TypeFor[previewRequest](), previewExamples)
+	api.Webhooks = webhookDocs(schemas)
 	schemas.SchemaFromRef("#/components/schemas/Submission").Properties["delay"].Default = crawl.Duration(s.o.Limits.HostDelay).String()
 	api.Paths["/v1/jobs/{id}/result"].Get.Responses["200"].Content = map[string]*huma.MediaType{
 		"application/json": {Schema: &huma.Schema{

@@ -46,6 +46,7 @@ type fakeJobs struct {
 	failures map[crawl.JobRef][]crawl.Failure
 	urls     map[crawl.JobRef][]store.URLEntry
 	queries  []store.URLQuery
+	events   map[crawl.JobRef][]store.WebhookEvent
 
 	err     error                                                     // of every call, when set
 	cancel  func(ref crawl.JobRef, n int) (store.CancelResult, error) // n counts from 1
@@ -70,7 +71,7 @@ func newFake() *fakeJobs {
 	return &fakeJobs{
 		jobs: map[crawl.JobRef]crawl.Job{}, digests: map[crawl.JobRef][32]byte{},
 		records: map[crawl.JobRef][]crawl.Page{}, failures: map[crawl.JobRef][]crawl.Failure{},
-		urls: map[crawl.JobRef][]store.URLEntry{},
+		urls: map[crawl.JobRef][]store.URLEntry{}, events: map[crawl.JobRef][]store.WebhookEvent{},
 	}
 }
 
@@ -208,6 +209,19 @@ func (f *fakeJobs) URLs(ctx context.Context, ref crawl.JobRef, q store.URLQuery)
 		URLs: found, Next: store.URLPlace{Container: "refused", Offset: end}, More: end < int64(len(all)),
 		Ended: f.jobs[ref].State.Terminal(),
 	}, f.err
+}
+
+func (f *fakeJobs) WebhookEvents(ctx context.Context, ref crawl.JobRef) ([]store.WebhookEvent, error) {
+	if err := f.hang(ctx); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, ref)
+	if _, ok := f.jobs[ref]; !ok {
+		return nil, crawl.Faultf(crawl.CodeNotFound, "no such job")
+	}
+	return f.events[ref], f.err
 }
 
 func (f *fakeJobs) Cancel(ctx context.Context, ref crawl.JobRef) (store.CancelResult, error) {

@@ -150,6 +150,7 @@ type shownSpec struct {
 func shown(in submission) shownSpec {
 	out := shownSpec{submission: in}
 	out.Headers = in.Headers.Masked() // credentials: a status is read by more than who submitted
+	out.Webhook = in.Webhook.Masked()
 	if n := len(in.URLs) - shownURLs; n > 0 {
 		out.URLs, out.URLsOmitted = in.URLs[:shownURLs], n
 	}

@@ -209,8 +209,8 @@ func TestProblemsInTheDocument(t *testing.T) {
 	}
 	schemas, _ := doc.at("components", "schemas").(map[string]any)
 	want := []string{
-		"Failure", "FailurePage", "FieldFault", "JobPage", "Judgement", "KnownURL", "Preview", "PreviewRequest", "Problem", "Record",
-		"RecordPage", "Report", "ShownSpec", "Status", "Submission", "URLPage",
+		"Deliveries", "Delivery", "Event", "EventData", "Failure", "FailurePage", "FieldFault", "JobPage", "Judgement", "KnownURL", "Preview", "PreviewRequest", "Problem", "Record",
+		"RecordPage", "Report", "ShownSpec", "Status", "Submission", "URLPage", "Webhook",
 	}
 	if d := cmp.Diff(want, sorted(schemas)); d != "" {
 		t.Errorf("schemas -want +got:\n%s", d)

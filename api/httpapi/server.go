@@ -60,6 +60,7 @@ type Jobs interface {
 	Records(ctx context.Context, job crawl.JobRef, after int64, limit int) (store.RecordPage, error)
 	Failures(ctx context.Context, job crawl.JobRef, after int64, limit int) (store.FailurePage, error)
 	URLs(ctx context.Context, job crawl.JobRef, q store.URLQuery) (store.URLPage, error)
+	WebhookEvents(ctx context.Context, job crawl.JobRef) ([]store.WebhookEvent, error)
 	Cancel(ctx context.Context, job crawl.JobRef) (store.CancelResult, error)
 	Delete(ctx context.Context, job crawl.JobRef) error
 	Ready(ctx context.Context) error
@@ -305,6 +306,9 @@ func (s *Server) routes() error {
 	register(s, operation("list-urls", http.MethodGet, "/v1/jobs/{id}/urls",
 		"Read every URL known to the job, and what became of it", http.StatusOK,
 		crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeExpired), s.urls)
+	register(s, operation("list-webhooks", http.MethodGet, "/v1/jobs/{id}/webhooks",
+		"Read which events of the job were delivered to its webhook", http.StatusOK,
+		crawl.CodeNotFound, crawl.CodeExpired), s.webhooks)
 	register(s, operation("preview-job", http.MethodPost, "/v1/jobs/preview",
 		"Ask which URLs a job would admit, and by which rule; nothing is fetched or stored", http.StatusOK,
 		crawl.CodeMalformed, crawl.CodeBodyTooLarge, codeUnsupportedMediaType, crawl.CodeSourceNotAllowed,

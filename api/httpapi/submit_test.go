@@ -128,7 +128,7 @@ func TestAmbiguousBodiesJOB04(t *testing.T) {
 		{`{"seed_url":"a","seed_url":"b"}`, []string{"seed_url:duplicate"}},
 		{`{"sEED_url":"http://site.test/"}`, []string{"sEED_url:unknown"}},
 		{`{"seed_url":"http://site.test/","max_pages":1,"Max_Pages":100000}`, []string{"Max_Pages:duplicate"}},
-		{`{"seed_url":"http://site.test/","webhook":{"url":"x","URL":"y"}}`, []string{"webhook:unsupported", "webhook.URL:duplicate"}},
+		{`{"seed_url":"http://site.test/","webhook":{"url":"x","URL":"y"}}`, []string{"webhook.URL:duplicate"}},
 		{`{"seed_url":"http://site.test/","max_page":1}`, []string{"max_page:unknown"}},
 		{
 			`{"seed_url":"http://site.test/","max_page":1,"max_depth":"2","tags":[1]}`,
@@ -451,8 +451,8 @@ func TestFieldsThatAreNotServedYet(t *testing.T) {
 	if a := b.call("POST", "/v1/jobs", "{"+nulls.String()+oneURL[1:]); a.status != 202 {
 		t.Errorf("nulls: %d %s", a.status, a.body)
 	}
-	p = b.call("POST", "/v1/jobs", `{"Webhook":{},"seed_url":"http://site.test/"}`).wantProblem(t, 422, crawl.CodeInvalid)
-	if d := cmp.Diff([]string{"Webhook:unknown"}, fieldRules(p)); d != "" {
+	p = b.call("POST", "/v1/jobs", `{"Items":{},"seed_url":"http://site.test/"}`).wantProblem(t, 422, crawl.CodeInvalid)
+	if d := cmp.Diff([]string{"Items:unknown"}, fieldRules(p)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 }
@@ -471,6 +471,9 @@ func TestMessagesAreSentences(t *testing.T) {
 		`{"seed_url":"http://site.test/","headers":{"Host":"x","A B":"x","A":"x\n","TE":"","Range":"x"},"user_agent":"(x)","sitemap":"x",` +
 			`"drop_params":["","a=b"],"respect_robots":"x","sort_params":1}`,
 		`{"urls":["http://site.test/"],"headers":{"User-Agent":"x","a":"x","Accept-Encoding":"x"},"user_agent":" x","sitemap":"skip"}`,
+		`{"urls":["http://site.test/"],"webhook":{"url":"ftp://x","events":["x","job.failed","job.failed"],"secret":"x"}}`,
+		`{"urls":["http://site.test/"],"webhook":{"url":"http://u:p@x/#","secret":"***"}}`, `{"urls":["http://site.test/"],"webhook":{}}`,
+		`{"urls":["http://site.test/"],"webhook":{"url":"http://x/#f"}}`, `{"urls":["http://site.test/"],"webhook":{"url":"http://x/%"}}`,
 	} {
 		p := b.call("POST", "/v1/jobs", body).wantProblem(t, 422, crawl.CodeInvalid)
 		all = append(all, append(p.Errors, crawl.FieldFault{Field: "detail", Message: p.Detail})...)

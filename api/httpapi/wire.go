@@ -37,11 +37,12 @@ type submission struct {
 
 	Tags      []string        `json:"tags,omitempty" maxItems:"20" doc:"Labels to find the job by: 1 to 64 visible characters each."`
 	Retention *crawl.Duration `json:"retention,omitempty" durationDefault:"72h" example:"72h" doc:"How long the ended job is kept, as 72h: from 1m to 720h. Default 72h."`
+	Webhook   *crawl.Webhook  `json:"webhook,omitempty" doc:"Where events of the job are posted to; see webhooks in this document. Default: nowhere."`
 }
 
 // TransformSchema spells durations as the strings that they are on the wire,
 // and refuses unknown names as the decoder does.
-func (submission) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+func (submission) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Schema {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[submission]()) {
 		if f.Type == reflect.TypeFor[*crawl.Duration]() {
 			d := &huma.Schema{
@@ -57,6 +58,7 @@ func (submission) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema 
 			s.Properties[jsonName(f)] = d
 		}
 	}
+	describeWebhook(r)
 	s.AdditionalProperties = false
 	return s
 }
@@ -73,7 +75,7 @@ func (shownSpec) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Schema {
 // notYet are the fields of the contract that are not served yet. They are told from
 // names that nobody knows: who uses one has read the right documentation.
 var notYet = map[string]bool{
-	"fields": true, "items": true, "collection": true, "webhook": true,
+	"fields": true, "items": true, "collection": true,
 }
 
 // status is what every read of a job answers: crawl.Job, with null where there
@@ -222,7 +224,7 @@ func unlessZero[T comparable](v T) *T {
 
 // timestamp writes a time as all of this API are: RFC 3339, in UTC, with milliseconds,
 // so that they also sort as text.
-func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+func timestamp(t time.Time) string { return crawl.Timestamp(t) }
 
 func timeUnlessZero(t time.Time) *string {
 	if t.IsZero() {

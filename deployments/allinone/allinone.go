@@ -153,7 +153,7 @@ func (p *Process) start(ctx context.Context) error {
 		bell = queue.NewDoorbell(rdb)
 	)
 	w, err := crawler.NewProcess(crawler.ProcessOptions{
-		RedisURL: url, RedisTLS: p.o.RedisTLS, RedisDial: dial,
+		Deliveries: st, RedisURL: url, RedisTLS: p.o.RedisTLS, RedisDial: dial,
 		Fetch: fetch.Options{
 			Dial:      netguard.New(p.o.Private, p.o.Denied).DialContext,
 			UserAgent: p.o.UserAgent, MaxConnsPerHost: p.o.Concurrency,

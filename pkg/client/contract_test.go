@@ -296,7 +296,8 @@ func TestContract(t *testing.T) {
 		"JobPage": reflect.TypeFor[client.Page[client.Job]](), "RecordPage": reflect.TypeFor[client.Page[client.Record]](),
 		"FailurePage": reflect.TypeFor[client.Page[client.PageError]](), "Problem": reflect.TypeFor[client.Error](),
 		"KnownURL": reflect.TypeFor[client.URLInfo](), "URLPage": reflect.TypeFor[client.Page[client.URLInfo]](),
-		"Judgement": reflect.TypeFor[client.Judgement](),
+		"Judgement": reflect.TypeFor[client.Judgement](), "Event": reflect.TypeFor[client.Event](),
+		"Delivery": reflect.TypeFor[client.WebhookDelivery](),
 	} {
 		s := *c.doc.Components.Schemas[name]
 		s.Properties = maps.Clone(s.Properties)
@@ -371,12 +372,13 @@ func TestParameters(t *testing.T) {
 		"/v1/jobs/{id}/result?format": reflect.TypeFor[client.Format](),
 	}
 	for path, want := range map[string][]string{
-		"/v1/jobs":              {"created_after", "cursor", "limit", "state", "tag"},
-		"/v1/jobs/{id}/records": {"cursor", "limit"},
-		"/v1/jobs/{id}/errors":  {"cursor", "limit"},
-		"/v1/jobs/{id}/urls":    {"cursor", "limit", "reason", "state", "url"},
-		"/v1/jobs/{id}/result":  {"format"},
-		"/v1/jobs/{id}":         nil,
+		"/v1/jobs":               {"created_after", "cursor", "limit", "state", "tag"},
+		"/v1/jobs/{id}/records":  {"cursor", "limit"},
+		"/v1/jobs/{id}/errors":   {"cursor", "limit"},
+		"/v1/jobs/{id}/urls":     {"cursor", "limit", "reason", "state", "url"},
+		"/v1/jobs/{id}/result":   {"format"},
+		"/v1/jobs/{id}":          nil,
+		"/v1/jobs/{id}/webhooks": nil,
 	} {
 		var got []string
 		for _, p := range doc.Paths[path]["get"].Parameters {

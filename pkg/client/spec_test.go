@@ -36,6 +36,10 @@ func TestSpecJSON(t *testing.T) {
 			},
 			`{"respect_robots":false,"sitemap":"only","headers":{"A":"b"},"user_agent":"c","drop_params":["utm_*"],"sort_params":true}`,
 		},
+		{
+			client.Spec{Webhook: &client.Webhook{URL: "u", Events: []client.EventType{client.EventFailed}, Secret: "s"}},
+			`{"webhook":{"url":"u","events":["job.failed"],"secret":"s"}}`,
+		},
 		{client.Spec{TimeLimit: -time.Second}, `{"time_limit":"-1s"}`}, // the service says that it is none
 	} {
 		got, err := json.Marshal(tt.spec)
@@ -84,6 +88,12 @@ func genSpec(t *rapid.T) client.Spec {
 	}
 	if h := rapid.MapOfN(rapid.String(), rapid.String(), 0, 3).Draw(t, "headers"); len(h) > 0 {
 		s.Headers = h
+	}
+	if rapid.Bool().Draw(t, "webhook") {
+		s.Webhook = &client.Webhook{URL: rapid.String().Draw(t, "webhook url"), Secret: rapid.String().Draw(t, "secret")}
+		for _, e := range list("events") {
+			s.Webhook.Events = append(s.Webhook.Events, client.EventType(e))
+		}
 	}
 	if rapid.Bool().Draw(t, "robots given") {
 		s.RespectRobots = new(rapid.Bool().Draw(t, "respect_robots"))

@@ -35,6 +35,7 @@ type Spec struct {
 
 	Tags      []string      `json:"tags,omitempty"`
 	Retention time.Duration `json:"retention,omitempty"` // how long the ended job is kept
+	Webhook   *Webhook      `json:"webhook,omitempty"`   // where events of the job are posted to
 
 	// URLsOmitted is only read: a status shows the first of a long list of URLs, and
 	// here how many more there were.

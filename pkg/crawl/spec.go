@@ -84,6 +84,8 @@ type Spec struct {
 	Tags []string `json:"tags,omitempty"`
 	// Retention is how long the job is kept after its end: 1m to 720h. Default 72h.
 	Retention *Duration `json:"retention,omitempty"`
+	// Webhook asks for events of the job to be sent. Default: none are.
+	Webhook *Webhook `json:"webhook,omitempty"`
 }
 
 // Defaults and bounds of a [Spec] that no [Limits] change.
@@ -219,6 +221,9 @@ type Plan struct {
 	DropParams    []string `json:"drop_params,omitempty"`    // see [Rules.Canonical]
 	SortParams    bool     `json:"sort_params,omitempty"`
 	MaxBytes      int64    `json:"max_bytes,omitempty"` // 0: no bound
+	// Webhook is canonical, with its events; nil for none. It is stored on its own, because
+	// a slice has no use for it.
+	Webhook *Webhook `json:"-"`
 }
 
 // Input is one URL that a submission names.
@@ -350,6 +355,7 @@ func (s *Spec) check(l Limits) *checked {
 	c.checkTags(s.Tags)
 	c.plan.Retention = c.duration(
 		"retention", s.Retention, min(defaultKeep, l.Retention), MinRetention, l.Retention)
+	c.checkWebhook(s.Webhook)
 	return c
 }
 

@@ -20,10 +20,13 @@ import (
 //	{t:T}:waiting         ZSET  jobs that wait at the run gate, by creation number
 //	{t:T}:running         SET   jobs that passed it and have not ended
 //	{t:T}:due             ZSET  job id by the time at which a sweep must look at it, ms
+//	{t:T}:outbox          ZSET  job with events to deliver by the time of the next try or the end of its claim, ms
 //	{t:T}:idem:H          HASH  job, digest; H is the SHA-256 of the idempotency key
 //	{t:T}:j:ID            HASH  the job; a tombstone holds gone and digest alone
 //	{t:T}:j:ID:spec       STR   as submitted
 //	{t:T}:j:ID:plan       STR   what workers work by
+//	{t:T}:j:ID:webhook    HASH  id, url, host, secret, events; n (events so far), head (the first not settled), claim and
+//	                            settled (claims), and of event N: N.type, N.at, N.job, N.state, N.tries, N.next …
 //	{t:T}:j:ID:queued     LIST  rows to lease, oldest first
 //	{t:T}:j:ID:leased     ZSET  rows by the slice that holds them
 //	{t:T}:j:ID:deferred   ZSET  rows by the time they are due, ms

@@ -71,6 +71,8 @@ var (
 	robotsClaimScript = loadScript("robots_claim")
 	robotsLearnScript = loadScript("robots_learn")
 	urlsScript        = loadScript("urls")
+	deliverScript     = loadScript("deliver")
+	settleScript      = loadScript("settle")
 	quotaScript       = loadScript("quota")
 
 	tenantCreateScript       = loadScript("tenant_create")

@@ -99,7 +99,7 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	if err != nil {
 		return Created{}, err
 	}
-	args := make([]any, 0, 19+2*len(maps)+2*len(n.Inputs))
+	args := make([]any, 0, 20+2*len(maps)+2*len(n.Inputs))
 	args = append(args, s.now(), n.Job.ID, n.Digest[:], nonce[:], []byte(n.Spec), plan, tagList)
 	args = append(args, quotaArgs(n.Quota)...)
 	args = append(args, n.Plan.Concurrency, n.Plan.MaxPages, max(0, n.Plan.MaxBytes), parallelism(n.Plan.Concurrency),
@@ -112,6 +112,11 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 		k := in.URL.Key()
 		args = append(args, k[:], in.URL.String())
 	}
+	hook, err := webhookArg(n.Plan.Webhook)
+	if err != nil {
+		return Created{}, err
+	}
+	args = append(args, hook)
 	c := &call{script: createScript, keys: []string{root, jobKey(n.Job), idem}, args: args}
 	// The status comes with the same answer: a read that failed behind a submission that
 	// did not would have to be told as a failure.

@@ -16,6 +16,8 @@ type Swept struct {
 	Back    int64 // URLs given back from them
 	Expired int64 // jobs that became tombstones
 	Rings   []crawl.Ring
+	// Outbox are the tenants with events of webhooks to deliver: see [Store.ClaimDeliveries].
+	Outbox []string
 }
 
 // sweepJobs bounds the jobs of one script call: each costs some 20 µs, so that a
@@ -90,9 +92,11 @@ func (s *Store) sweep(ctx context.Context, tenants []string) (Swept, error) {
 			out.Dead += num(a[1])
 			out.Back += num(a[2])
 			out.Expired += num(a[3])
-			out.Rings = append(out.Rings, rings(tenants[i], a[5:])...)
+			out.Rings = append(out.Rings, rings(tenants[i], a[6:])...)
 			if num(a[0]) == sweepJobs {
 				again = append(again, tenants[i])
+			} else if num(a[5]) == 1 { // else it is asked anew, and this would name it twice
+				out.Outbox = append(out.Outbox, tenants[i])
 			}
 			s.noteIdle(tenants[i], time.Duration(num(a[4]))*time.Millisecond)
 		}

@@ -59,6 +59,9 @@ type Options struct {
 	Product string
 	// Grace is how long requests in flight may go on after Stop; zero aborts them at once.
 	Grace time.Duration
+	// Outbox is told of tenants that a sweep found events of webhooks of to deliver; it must
+	// not block. Nil: this worker delivers none.
+	Outbox func(tenants ...string)
 }
 
 // The times of a slice.
@@ -74,6 +77,9 @@ const (
 	outage = time.Minute
 	// closing bounds the last calls of a slice whose own context has ended.
 	closing = 5 * time.Second
+	// unreadable is how long a job rests whose plan this worker cannot work by, as that of
+	// a newer API may be: without a rest it would ring for a worker without end.
+	unreadable = 30 * time.Second
 )
 
 // Crawler serves slices and sweeps. Make it with [New], hand its [Crawler.Serve] to
@@ -135,6 +141,8 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 		if t.replaced {
 			place = 0
 		}
+	} else {
+		rest = unreadable
 	}
 	return errors.Join(err, c.leave(ctx, sl, rest, place, release, log))
 }
@@ -227,6 +235,9 @@ func (c *Crawler) Sweep(ctx context.Context) {
 			c.o.Logger.InfoContext(ctx, "healed",
 				slog.Int64("dead_slices", swept.Dead), slog.Int64("urls_back", swept.Back),
 				slog.Int64("expired_jobs", swept.Expired), slog.Int("rings", len(swept.Rings)))
+		}
+		if c.o.Outbox != nil && len(swept.Outbox) > 0 {
+			c.o.Outbox(swept.Outbox...)
 		}
 		c.ring(ctx, swept.Rings)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/store"
+	"example.com/trawl/worker/webhook"
 )
 
 // Metrics counts what the crawler does. Labels are outcomes and nothing that grows.
@@ -21,6 +22,7 @@ type Metrics struct {
 	dead     prometheus.Counter
 	back     prometheus.Counter
 	sweeps   *prometheus.CounterVec
+	webhooks *webhook.Metrics
 }
 
 // NewMetrics makes the metrics and registers them; a nil registerer registers nothing.
@@ -61,6 +63,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		sweeps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trawl_sweeps_total", Help: "Sweeps by result.",
 		}, []string{"result"}),
+		webhooks: webhook.NewMetrics(reg),
 	}
 	if reg != nil {
 		reg.MustRegister(m.pages, m.sitemaps, m.fetch, m.exchange, m.leased, m.inFlight, m.slices, m.dead, m.back, m.sweeps)

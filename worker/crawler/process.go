@@ -15,12 +15,16 @@ import (
 	"example.com/trawl/pkg/redisconn"
 	"example.com/trawl/worker/fetch"
 	"example.com/trawl/worker/robots"
+	"example.com/trawl/worker/webhook"
 )
 
 // ProcessOptions are what a worker process is made of.
 type ProcessOptions struct {
 	Options // Fetcher is made from Fetch when it is nil
 	Fetch   fetch.Options
+	// Deliveries is the store of the events of webhooks, which are sent through Fetch.Dial,
+	// the same guard as for pages. Nil: this worker delivers none.
+	Deliveries webhook.Store
 	// RedisURL is where the queue is. The process opens a client of its own for it,
 	// since the queue's server changes the client's ways; see queue.NewServer.
 	RedisURL string
@@ -42,6 +46,7 @@ type ProcessOptions struct {
 type Process struct {
 	o       ProcessOptions
 	crawler *Crawler
+	webhook *webhook.Deliverer // nil: none
 	queue   *queue.Server
 	log     *slog.Logger
 
@@ -67,8 +72,18 @@ func NewProcess(o ProcessOptions) (*Process, error) {
 		p.stops = append(p.stops, func(context.Context) error { f.Close(); return nil })
 		o.Fetcher = f
 	}
+	agent := cmp.Or(o.Fetch.UserAgent, fetch.DefaultUserAgent)
 	if o.Product == "" {
-		o.Product = robots.ProductToken(cmp.Or(o.Fetch.UserAgent, fetch.DefaultUserAgent))
+		o.Product = robots.ProductToken(agent)
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	if o.Deliveries != nil {
+		p.webhook = webhook.New(webhook.Options{
+			Store: o.Deliveries, Dial: o.Fetch.Dial, UserAgent: agent, Logger: o.Logger, Metrics: o.Metrics.webhooks, Grace: o.Grace,
+		})
+		o.Outbox = p.webhook.Due
 	}
 	p.crawler = New(o.Options)
 	p.queue = queue.NewServer(rdb, queue.ServerOptions{
@@ -97,6 +112,10 @@ func (p *Process) Start(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("queue: %w", err), p.unwind(ctx))
 	}
 	p.stops = append(p.stops, func(context.Context) error { p.queue.Shutdown(); return nil })
+	if p.webhook != nil {
+		p.webhook.Start(ctx)
+		p.stops = append(p.stops, p.webhook.Stop) // its grace began with Drain, beside that of the slices
+	}
 	p.stops = append(p.stops, p.crawler.Stop)
 
 	sweeping, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -104,7 +123,14 @@ func (p *Process) Start(ctx context.Context) error {
 	go func() { defer close(swept); p.crawler.Sweep(sweeping) }()
 	p.stops = append(p.stops, func(context.Context) error { stop(); <-swept; return nil })
 	// First of all nothing new is taken.
-	p.stops = append(p.stops, func(context.Context) error { p.queue.StopFetching(); p.crawler.Drain(); return nil })
+	p.stops = append(p.stops, func(context.Context) error {
+		p.queue.StopFetching()
+		p.crawler.Drain()
+		if p.webhook != nil {
+			p.webhook.Drain()
+		}
+		return nil
+	})
 	p.log.InfoContext(ctx, "worker started",
 		slog.Int("concurrency", p.o.Concurrency), slog.String("health", p.Addr()))
 	return nil

@@ -110,3 +110,27 @@ func TestNoRingsForMoreOfAJobWhileOthersWait(t *testing.T) {
 		})
 	}
 }
+
+// restless notes how long a slice that ends has its job rest.
+type restless struct {
+	*desk
+	rest time.Duration
+}
+
+func (r *restless) End(_ context.Context, _ *store.Slice, rest time.Duration) ([]crawl.Ring, error) {
+	r.rest = rest
+	return nil, nil
+}
+
+// A plan that no worker can read makes its job rest: it would be rung for again and again.
+func TestUnreadablePlanRests(t *testing.T) {
+	t.Parallel()
+	r := &restless{desk: &desk{plan: crawl.Plan{Site: true, Scope: "of another version", MaxPages: 1, Concurrency: 1}}}
+	c := crawler.New(crawler.Options{
+		Store: r, Doorbell: r, Fetcher: slow(0), Logger: slog.New(slog.DiscardHandler), Concurrency: 1, HostConcurrency: 1,
+	})
+	ref := crawl.JobRef{Tenant: "t", ID: crawl.NewJobID("t", "")}
+	if err := c.Serve(t.Context(), crawl.Ring{JobRef: ref}); err == nil || r.rest < 10*time.Second {
+		t.Errorf("%v, and the job rests for %v", err, r.rest)
+	}
+}

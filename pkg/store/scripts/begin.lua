@@ -43,7 +43,7 @@ if h[1] == 'queued' then
     redis.call('HSET', job, 'deadline', int(now + tonumber(h[2])))
     wake(now + tonumber(h[2]))
   end
-  outbox('job.running', now)
+  outbox(id, 'job.running', now)
 end
 wake(now + LEASE)
 local answer = {gen, redis.call('GET', job .. ':plan')}

@@ -8,7 +8,7 @@
 --       12 concurrency, 13 max_pages, 14 max_bytes (0 none), 15 parallelism,
 --       16 retention ms, 17 time limit ms (0 none), 18 site 1|0,
 --       19 number of sitemaps to begin with, 20… dedupe key, url of each,
---       then dedupe key, url of each input
+--       then dedupe key, url of each input; the last is the webhook as JSON, '' for none
 -- Answers {verdict, id, rings…}; verdict is one of
 --       created  stored now, or by this same submission whose answer was lost
 --       replay   stored before from the same input; id is that job's
@@ -103,7 +103,7 @@ for i = 1, maps do
   redis.call('HSET', job .. ':mapurls', i, url)
 end
 local n, rows = 0, {}
-for i = 20 + 2 * maps, #ARGV, 2 do
+for i = 20 + 2 * maps, #ARGV - 1, 2 do
   if redis.call('SADD', job .. ':seen', ARGV[i]) == 1 then
     n = n + 1
     rows[#rows + 1] = 'p ' .. n .. ' 0 0 0 0 ' .. ARGV[i + 1]
@@ -118,11 +118,16 @@ redis.call('HSET', job, 'state', 'queued', 'stop', '', 'seq', seq, 'digest', ARG
   'cancelled', 0, 'records', 0, 'errors', 0, 'bytes', 0, 'seeds_ok', 0, 'gen', 0, 'rings', 0)
 if maps > 0 then redis.call('HSET', job, 'maps', maps) end
 if ARGV[14] ~= '0' then redis.call('HSET', job, 'max_bytes', ARGV[14]) end
+if ARGV[#ARGV] ~= '' then
+  local w = cjson.decode(ARGV[#ARGV])
+  redis.call('HSET', job .. ':webhook', 'id', w.id, 'url', w.url, 'host', w.host,
+    'secret', w.secret, 'events', ' ' .. table.concat(w.events, ' ') .. ' ', 'n', 0, 'head', 1, 'claim', '')
+end
 redis.call('ZADD', root .. ':jobs', seq, id)
 if keyed then redis.call('HSET', KEYS[3], 'job', id, 'digest', ARGV[3]) end
 redis.call('ZADD', root .. ':waiting', seq, id)
 local answer = {'created', id}
 gate(answer, now)
 if changed then resume(answer, now) end
-outbox('job.queued', now)
+outbox(id, 'job.queued', now)
 return answer

@@ -5,7 +5,8 @@
 -- KEYS  1 root
 -- ARGV  1 now, 2 jobs to look at at most
 -- Answers {jobs looked at, slices found dead, URLs given back, jobs expired,
---          ms until the tenant needs a sweep again (-1: never, as it stands), rings…}
+--          ms until the tenant needs a sweep again (-1: never, as it stands),
+--          1 when events of webhooks are due, rings…}
 --# include outbox.lua
 --# include job.lua
 --# include slices.lua
@@ -141,6 +142,12 @@ end
 gate(rings, now)
 local first, again = redis.call('ZRANGE', root .. ':due', 0, 0, 'WITHSCORES'), -1
 if first[2] then again = math.max(0, tonumber(first[2]) - now) end
-local answer = {#ids, dead, back, gone, again}
+local event, due = redis.call('ZRANGE', root .. ':outbox', 0, 0, 'WITHSCORES')[2], 0
+if event then
+  local wait = math.max(0, tonumber(event) - now)
+  if wait == 0 then due = 1 end
+  if again < 0 or wait < again then again = wait end
+end
+local answer = {#ids, dead, back, gone, again, due}
 for _, r in ipairs(rings) do answer[#answer + 1] = r end
 return answer

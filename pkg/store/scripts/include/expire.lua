@@ -5,7 +5,7 @@ local function expire(now)
   local h = redis.call('HMGET', job, 'records', 'errors', 'digest', 'idem')
   local fields, names = redis.call('HKEYS', job), {':spec', ':plan', ':queued', ':leased', ':deferred', ':seen',
     ':refseen', ':refused', ':claims', ':done', ':moved', ':slices', ':retiring', ':cancelled_queued', ':cancelled_deferred',
-    ':cancelled_leased', ':patterns', ':bodies', ':maps', ':maps_leased', ':maps_done', ':mapurls', ':lastmod'}
+    ':cancelled_leased', ':patterns', ':bodies', ':maps', ':maps_leased', ':maps_done', ':mapurls', ':lastmod', ':webhook'}
   for _, f in ipairs(fields) do
     if string.sub(f, 1, 2) == 's:' then names[#names + 1] = ':skip:' .. string.sub(f, 3) end
   end
@@ -19,4 +19,5 @@ local function expire(now)
   redis.call('PEXPIRE', job, int(memory))
   redis.call('ZREM', root .. ':jobs', id)
   redis.call('ZREM', root .. ':due', id)
+  redis.call('ZREM', root .. ':outbox', id)
 end

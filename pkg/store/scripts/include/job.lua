@@ -102,7 +102,7 @@ local function finish(rings, now, state, stop)
   if h[2] and h[2] ~= '' then redis.call('PEXPIRE', h[2], int(tonumber(h[1]) + KEY_MEMORY)) end
   redis.call('SREM', root .. ':running', id)
   redis.call('ZREM', root .. ':waiting', id)
-  outbox('job.' .. state, now)
+  outbox(id, 'job.' .. state, now)
   gate(rings, now)
 end
 
