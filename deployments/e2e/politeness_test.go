@@ -115,9 +115,13 @@ func TestPoliteness(t *testing.T) {
 		// Only the lateness of the one before makes a gap smaller.
 		excuse := tolerance + late(before.Add(-delay), r.At)
 		gap := r.At.Sub(before)
-		if gap < delay-excuse && i > 1 && r.At.Sub(requests[i-2].At) >= 2*delay-excuse {
-			// The worker of the one before stalled, which only that process could know: its
-			// request came late, and the gap before it is as much longer.
+		// The workers of those before may have stalled, which only they could know: their
+		// requests came late, and the gap before them is as much longer.
+		stalled := false
+		for back := 2; back <= min(i, 4); back++ {
+			stalled = stalled || r.At.Sub(requests[i-back].At) >= time.Duration(back)*delay-excuse
+		}
+		if gap < delay-excuse && stalled {
 			continue
 		}
 		if gap < delay-excuse {

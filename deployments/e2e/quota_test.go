@@ -200,3 +200,32 @@ func TestByteQuota(t *testing.T) {
 		t.Errorf("a job that just fits ended as %+v", j)
 	}
 }
+
+// TestQuotaIsRaised: a job that waits for the pages of a new day goes on at once when the
+// admin gives its tenant more of them, in whichever order the tenant got job and quota.
+func TestQuotaIsRaised(t *testing.T) {
+	t.Parallel()
+	awayFromMidnight(t)
+	const pages = 20
+	d := deploy(t, 1, "TRAWL_ADMIN_KEY="+adminKey)
+	d.secrets = append(d.secrets, adminKey)
+	admin := http.Header{"Authorization": {"Bearer " + adminKey}, "Content-Type": {"application/json"}}
+	grant := func(method, path, body string, want int) {
+		t.Helper()
+		if res, answer := d.exchange(method, d.url+"/v1/admin/tenants"+path, admin, body); res.StatusCode != want {
+			t.Fatalf("%s %s answered %d: %s", method, path, res.StatusCode, answer)
+		}
+	}
+	grant(http.MethodPost, "", `{"name":"alpha","quota":{"pages_per_day":5}}`, http.StatusCreated)
+	site := crawltest.NewHandlerSite(t, branching(false))
+	job := d.submit(alpha, fields{"urls": numbered(site, pages)}).ID
+	w := d.watch(alpha, job)
+	crawltest.Eventually(t, long, "the day to be used up", func() bool {
+		j := d.status(alpha, job)
+		return j.Processed == 5 && j.WaitingFor == crawl.WaitingTenantQuota && j.Position == 0
+	})
+	grant(http.MethodPut, "/alpha", `{"quota":{"pages_per_day":1000}}`, http.StatusOK)
+	if j := w.end(long); j.State != crawl.Completed || j.Accepted != pages {
+		t.Errorf("ended as %+v", j)
+	}
+}
