@@ -16,14 +16,15 @@ const (
 	// safeSteps is what package regexp may take by the worst estimate, which is all that it
 	// needs for usual lists and URLs.
 	safeSteps = 1 << 17
-	// countedSteps is what the others may take in fact: of 100 expressions that begin with
-	// a class, on a URL of 1,500 bytes.
+	// countedSteps is what the others may take in fact, and the globs of many literals: of
+	// 100 expressions that begin with a class, on a URL of 1,500 bytes.
 	countedSteps = 1 << 19
 )
 
-// RuleSteps is what [Rules.Explain] names for a link that is refused since the regular
-// expressions of the job take too many steps on it: it is as if none of them admitted it.
-const RuleSteps = "the regular expressions take too many steps on this URL"
+// RuleSteps is what [Rules.Explain] names for a link that is refused since the patterns of
+// the job take too many steps on it: it is as if none of them admitted it. Regular
+// expressions do, and globs with a "*" among very many other characters.
+const RuleSteps = "the patterns take too many steps on this URL"
 
 // costly stands for the pattern that refuses what cannot be matched in time.
 var costly = pattern{text: RuleSteps}

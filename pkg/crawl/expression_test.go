@@ -134,14 +134,17 @@ func TestStepsAreShared(t *testing.T) {
 	}
 }
 
-// A rule that is matched with each link allocates nothing.
+// A rule that is matched with each link allocates nothing, once a machine has grown to its
+// size. The pool is left out: with the race detector it drops what it is given at random.
 func TestMatchAllocations(t *testing.T) {
 	e, s := mustExpression(t, "[ab]{300}x"), strings.Repeat("a", 300)
+	m, left := &machine{}, 0
 	if n := testing.AllocsPerRun(20, func() {
-		if matched, decided := e.match(s, &steps{0, countedSteps}); matched || !decided {
+		left = countedSteps
+		if matched, decided := m.run(e, s, &left); matched || !decided {
 			t.Fatal("it matches")
 		}
-	}); n > 1 { // the pool may be emptied by a collection
+	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

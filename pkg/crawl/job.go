@@ -62,7 +62,7 @@ type Job struct {
 	FailedByType    map[Code]int64   `json:"failed_by_type"`
 	RefusedByReason map[Reason]int64 `json:"refused_by_reason"`
 
-	Bytes     int64     `json:"bytes"` // decoded bytes of the accepted pages
+	Bytes     int64     `json:"bytes"` // decoded bytes of the pages that were read: accepted, noindex and aliases
 	CreatedAt time.Time `json:"created_at"`
 	StartedAt time.Time `json:"started_at"` // zero until a worker began it
 	EndedAt   time.Time `json:"ended_at"`   // zero until it ended

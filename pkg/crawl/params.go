@@ -98,6 +98,9 @@ func compileParams(names []string, sort bool, faults []FieldFault) (paramRules, 
 			})
 			continue
 		}
+		if slices.Contains(names[:i], name) {
+			continue // a list of one word would match each link a hundred times over
+		}
 		if name != TrackingWord {
 			p.drop(name)
 			continue
@@ -133,7 +136,8 @@ func (p *paramRules) drop(name string) {
 		p.names[name] = struct{}{}
 		return
 	}
-	// In the name of a parameter a slash is a character like any other.
+	// In the name of a parameter a slash is a character like any other. Such globs take no
+	// steps, so that all that is to go goes, whatever the length of list and query.
 	p.globs = append(p.globs, compileGlob(strings.ReplaceAll(name, "*", "**")))
 }
 
@@ -145,8 +149,9 @@ func (p *paramRules) drops(name string) bool {
 	if _, ok := p.names[name]; ok {
 		return true
 	}
+	var none steps // see drop
 	for i := range p.globs {
-		if p.globs[i].match(name) {
+		if matched, _ := p.globs[i].match(name, &none); matched {
 			return true
 		}
 	}

@@ -253,9 +253,9 @@ func (p *pattern) matches(n URL, left *steps) (matched, decided bool) {
 	case p.re != nil:
 		return p.re.match(n.s, left)
 	case p.path:
-		return p.glob.match(n.RequestURI()), true
+		return p.glob.match(n.RequestURI(), left)
 	}
-	return p.glob.match(n.s), true
+	return p.glob.match(n.s, left)
 }
 
 // compilePatterns compiles the patterns of one field and appends a fault for

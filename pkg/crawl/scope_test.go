@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 func mustRules(t testing.TB, p Plan) *Rules {
@@ -233,30 +231,8 @@ func TestMatchingIsLinear(t *testing.T) {
 	}
 }
 
-// TestGlobAgrees holds the matcher to the regular expression that means the same.
-func TestGlobAgrees(t *testing.T) {
-	t.Parallel()
-	piece := rapid.SampledFrom([]string{"*", "**", "***", "/", "a", "b", "ab", "?", ".", "a/b", strings.Repeat("ab", 40)})
-	rapid.Check(t, func(t *rapid.T) {
-		pattern := strings.Join(rapid.SliceOfN(piece, 1, 12).Draw(t, "pattern"), "")
-		// A text that is made from the pattern matches often, another one seldom.
-		text := rapid.StringOfN(rapid.SampledFrom([]rune("ab/?.")), 0, 20, -1).Draw(t, "text")
-		if rapid.Bool().Draw(t, "related") {
-			fill := rapid.SampledFrom([]string{"", "a", "b/", "ab", "/"})
-			text = ""
-			for _, part := range strings.Split(pattern, "*") {
-				text += part + fill.Draw(t, "fill")
-			}
-		}
-		g := compileGlob(pattern)
-		if got, want := g.match(text), globExpression(pattern).MatchString(text); got != want {
-			t.Fatalf("glob %q on %q: %v, want %v", pattern, text, got, want)
-		}
-	})
-}
-
 func FuzzPattern(f *testing.F) {
-	for _, s := range []string{"/a/**", "https://*.h.test/*", "re:a+", "**x**", "re:(a?|b*){9}(?i:x)$", "re:(?:){9}|^(?:\\b$){99}", "http*", "/é?ü", "/%4", "//*?"} {
+	for _, s := range []string{"/a/**", "https://*.h.test/*", "re:a+", "**x**", "re:(a?|b*){9}(?i:x)$", "re:(?:){9}|^(?:\\b$){99}", "http*", "/" + strings.Repeat("*a", 80), "**" + strings.Repeat("é*", 30), "/é?ü", "/%4", "//*?"} {
 		f.Add(s, "http://h.test/a/b?c")
 	}
 	f.Fuzz(func(t *testing.T, text, link string) {
@@ -292,7 +268,7 @@ func FuzzPattern(f *testing.F) {
 		if normal[0] == '/' {
 			target = n.RequestURI()
 		}
-		if want := globExpression(normal).MatchString(target); got != want || !decided {
+		if want := globOracle(normal).MatchString(target); got != want || !decided {
 			t.Fatalf("%q on %q: %v, want %v", text, target, got, want)
 		}
 	})

@@ -294,17 +294,22 @@ func hasPathPrefix(path, dir string) bool {
 	return dir == "" || len(path) == len(dir) || dir[len(dir)-1] == '/' || path[len(dir)] == '/'
 }
 
-// climbs reports whether a path in normal form has ".." next to an encoded slash
-// or backslash. The parser resolved every dot segment, but some servers decode
-// %2F and %5C before they look for them: such a path could leave its prefix.
+// climbs reports whether a path in normal form could leave its prefix. The parser resolved
+// every dot segment, but some servers decode %2F and %5C before they look for them, and
+// servlet containers drop what is behind a ";" in each segment.
 func climbs(path string) bool {
-	if strings.IndexByte(path, '%') < 0 {
+	if !strings.ContainsAny(path, "%;") {
 		return false
 	}
-	for _, s := range [...]string{"..%2F", "..%5C", "%2F..", "%5C.."} {
-		if strings.Contains(path, s) {
+	path = encodedSlashes.Replace(path)
+	for segment := range strings.SplitSeq(path, "/") {
+		if name, _, _ := strings.Cut(segment, ";"); name == ".." {
 			return true
 		}
 	}
 	return false
 }
+
+// encodedSlashes reads what some servers take for a slash as one; a path in normal form
+// has encodings in upper case.
+var encodedSlashes = strings.NewReplacer("%2F", "/", "%5C", "/")

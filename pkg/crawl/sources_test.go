@@ -65,12 +65,15 @@ func TestSourcesAllow(t *testing.T) {
 			[]string{
 				"https://docs.example.org/3/", "https://docs.example.org/%33/x", "https://docs.example.org:443/3/a/../b?q",
 				"https://docs.example.org/2/../3/", "https://docs.example.org/3/a%2Fb",
+				"https://docs.example.org/3/a;v=1/b", "https://docs.example.org/3/..a;x/b", "https://docs.example.org/3/a..%2Fb",
 			},
 			[]string{
 				"http://docs.example.org/3/", "https://docs.example.org/3", "https://docs.example.org/33/",
 				"https://docs.example.org/", "https://docs.example.org/3/../x", "https://docs.example.org/3/%2e%2e/x",
 				"https://docs.example.org/3%2Fx", "https://docs.example.org:8443/3/", "https://docs.example.org/3/..%2f..%2fx",
-				"https://docs.example.org/3/x%5c..%5cx", `https://docs.example.org\3\..\x`, "https://docs.example.org/?/3/",
+				"https://docs.example.org/3/x%5c..%5cx",
+				"https://docs.example.org/3/..;/x", "https://docs.example.org/3/.%2e;v=1/x", "https://docs.example.org/3/%2e%2e;%2fx",
+				"https://docs.example.org/3/x/..;a=b", `https://docs.example.org\3\..\x`, "https://docs.example.org/?/3/",
 			},
 		},
 		{

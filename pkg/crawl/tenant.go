@@ -17,8 +17,9 @@ type Quota struct {
 	// from one midnight UTC to the next. When it is used up, jobs wait for the next day
 	// ([WaitingTenantQuota]) and submissions are refused with [CodeQuotaExceeded].
 	PagesPerDay int64 `json:"pages_per_day"`
-	// MaxBytes bounds the decoded bytes of the pages of one job. The page that crosses it is kept, and the
-	// job is then cut short ([StopByteLimit]).
+	// MaxBytes bounds the decoded bytes of the pages of one job, see [Job.Bytes]. The page that
+	// crosses it is kept, and so are those in flight beside it; the job is then cut short
+	// ([StopByteLimit]). Pages that failed and sitemaps do not count.
 	MaxBytes int64 `json:"max_bytes"`
 	// SubmissionsPerSecond bounds how often the tenant may submit, replays included, with a
 	// burst of one second's; one more is refused with [CodeRateLimited].
