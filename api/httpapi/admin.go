@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -76,11 +77,11 @@ func (s *Server) adminRoutes() {
 		"List the tenants that are kept, by name", http.StatusOK, crawl.CodeMalformed), s.listTenants)
 	adminRoute(s, adminOperation("get-tenant", http.MethodGet, pathTenant,
 		"Read what is kept of a tenant, and what holds for it", http.StatusOK, crawl.CodeNotFound), s.tenant)
-	adminRoute(s, adminOperation("change-tenant", http.MethodPut, pathTenant,
-		"Replace the bounds of a tenant; what is left out has none of its own then", http.StatusOK,
-		append(body, crawl.CodeNotFound)...), s.changeTenant)
+	adminRoute(s, adminOperation("change-tenant", http.MethodPatch, pathTenant,
+		"Change the bounds of a tenant; what is left out stays as it is", http.StatusOK,
+		append(body, crawl.CodeNotFound, crawl.CodeWrongState)...), s.changeTenant)
 	s.takes(pathTenants, http.MethodPost, reflect.TypeFor[newTenant](), tenantExamples)
-	s.takes(pathTenant, http.MethodPut, reflect.TypeFor[tenantBounds](), boundsExamples)
+	s.takes(pathTenant, http.MethodPatch, reflect.TypeFor[tenantChange](), changeExamples)
 	s.keyRoutes(body)
 }
 
@@ -108,28 +109,48 @@ func adminRoute[I, O any](s *Server, op huma.Operation, handle handler[I, O]) {
 func (s *Server) takes(path, method string, t reflect.Type, examples map[string]*huma.Example) {
 	item := s.api.OpenAPI().Paths[path]
 	op := item.Post
-	if method == http.MethodPut {
-		op = item.Put
+	if method == http.MethodPatch {
+		op = item.Patch
 	}
 	op.RequestBody = requestBody(s.api.OpenAPI().Components.Schemas, t, examples)
 }
 
-// quota is crawl.Quota with what the document says of it, and with its bounds: those that
+// numbersOf is crawl.Quota with what the document says of it, and with its bounds: those that
 // the settings of the service have, and 0.
-type quota struct {
-	MaxQueued            int64 `json:"max_queued" required:"false" minimum:"0" maximum:"1000000" doc:"Jobs that may wait for their turn; 0 for no bound."`
-	MaxRunning           int64 `json:"max_running" required:"false" minimum:"0" maximum:"10000" doc:"Jobs that run at once, the others wait; 0 for no bound."`
-	MaxPages             int64 `json:"max_pages" required:"false" minimum:"0" maximum:"1000000" doc:"URLs that one job may admit; 0 for no bound."`
-	PagesPerDay          int64 `json:"pages_per_day" required:"false" minimum:"0" maximum:"1000000000000" doc:"Pages from midnight to midnight UTC; 0 for no bound."`
-	MaxBytes             int64 `json:"max_bytes" required:"false" minimum:"0" maximum:"1000000000000000" doc:"Decoded bytes of the pages of one job; 0 for no bound."`
-	SubmissionsPerSecond int64 `json:"submissions_per_second" required:"false" minimum:"0" maximum:"1000000" doc:"Submissions in a second, replays included; 0 for no bound."`
+type numbersOf[N int64 | *int64] struct {
+	MaxQueued            N `json:"max_queued" required:"false" minimum:"0" maximum:"1000000" doc:"Jobs that may wait for their turn; 0 for no bound."`
+	MaxRunning           N `json:"max_running" required:"false" minimum:"0" maximum:"10000" doc:"Jobs that run at once, the others wait; 0 for no bound."`
+	MaxPages             N `json:"max_pages" required:"false" minimum:"0" maximum:"1000000" doc:"URLs that one job may admit; 0 for no bound."`
+	PagesPerDay          N `json:"pages_per_day" required:"false" minimum:"0" maximum:"1000000000000" doc:"Pages from midnight to midnight UTC; 0 for no bound."`
+	MaxBytes             N `json:"max_bytes" required:"false" minimum:"0" maximum:"1000000000000000" doc:"Decoded bytes of the pages of one job; 0 for no bound."`
+	SubmissionsPerSecond N `json:"submissions_per_second" required:"false" minimum:"0" maximum:"1000000" doc:"Submissions in a second, replays included; 0 for no bound."`
+}
+
+// quota is a whole one.
+type quota numbersOf[int64]
+
+// quotaChange has those numbers that are to become others, and nil for the rest.
+type quotaChange numbersOf[*int64]
+
+// numbers are those of a quota or of a change of one that are given, each with its field.
+func numbers[Q quota | quotaChange](q *Q) iter.Seq2[reflect.StructField, int64] {
+	return func(yield func(reflect.StructField, int64) bool) {
+		v := reflect.ValueOf(q).Elem()
+		for i := range v.NumField() {
+			if n := reflect.Indirect(v.Field(i)); n.IsValid() && !yield(v.Type().Field(i), n.Int()) {
+				return
+			}
+		}
+	}
 }
 
 const (
 	aboutSources = "What the tenant may crawl, within what the service allows, as https://docs.example.org/3/, " +
 		"docs.example.org:8080 or *.example.org: at most 100 entries of at most 512 bytes. " +
-		"Without it all that the service allows; the empty list is nothing."
+		"[\"*\"] is all that the service allows, the empty list nothing."
 	aboutSuspended = "Refuses every call of the tenant. Its jobs that were accepted go on."
+	aboutNewOnes   = " Without it all that the service allows."
+	aboutOldOnes   = " Not given, or null: stays as it is."
 )
 
 // newTenant is the body of POST /v1/admin/tenants.
@@ -140,47 +161,87 @@ type newTenant struct {
 	Suspended bool     `json:"suspended,omitempty" default:"false"`
 }
 
-// tenantBounds is the body of PUT /v1/admin/tenants/{tenant}.
-type tenantBounds struct {
-	Sources   []string `json:"sources,omitempty" maxItems:"100"`
-	Quota     quota    `json:"quota,omitzero" doc:"Bounds of its own, within those of the service."`
-	Suspended bool     `json:"suspended,omitempty" default:"false"`
+// tenantChange is the body of PATCH /v1/admin/tenants/{tenant}. What is nil stays as it is.
+type tenantChange struct {
+	Sources   []string    `json:"sources,omitempty" maxItems:"100"`
+	Quota     quotaChange `json:"quota,omitzero" doc:"Bounds of its own, within those of the service. Each that is not given, or null, stays as it is."`
+	Suspended *bool       `json:"suspended" required:"false"`
+}
+
+// nothing reports whether there is nothing to change.
+func (c *tenantChange) nothing() bool { return reflect.ValueOf(*c).IsZero() }
+
+// of returns what t becomes.
+func (c *tenantChange) of(t crawl.Tenant) crawl.Tenant {
+	if c.Sources != nil {
+		t.Sources = c.Sources
+	}
+	to := reflect.ValueOf(&t.Quota).Elem()
+	for field, n := range numbers(&c.Quota) {
+		to.FieldByName(field.Name).SetInt(n)
+	}
+	if c.Suspended != nil {
+		t.Suspended = *c.Suspended
+	}
+	return t
+}
+
+// told says for the log what is changed, to which values; of the sources how many there are.
+func (c *tenantChange) told() slog.Attr {
+	var fields, bounds []slog.Attr
+	if c.Sources != nil {
+		fields = append(fields, slog.Int("sources", len(c.Sources)))
+	}
+	for field, n := range numbers(&c.Quota) {
+		bounds = append(bounds, slog.Int64(jsonName(field), n))
+	}
+	if len(bounds) > 0 {
+		fields = append(fields, slog.GroupAttrs("quota", bounds...))
+	}
+	if c.Suspended != nil {
+		fields = append(fields, slog.Bool("suspended", *c.Suspended))
+	}
+	return slog.GroupAttrs("changed", fields...)
 }
 
 // tenantRecord is a tenant as the admin API shows it.
 type tenantRecord struct {
-	Name      string   `json:"name"`
-	Sources   []string `json:"sources" doc:"What it may crawl of what the service allows, in canonical spelling; null for all of that."`
-	Quota     quota    `json:"quota" doc:"Its own bounds; 0 for none."`
-	Effective quota    `json:"effective" doc:"The bounds that hold: of its own and the service's the smaller."`
-	Suspended bool     `json:"suspended"`
-	CreatedAt string   `json:"created_at" format:"date-time"`
-	UpdatedAt string   `json:"updated_at" format:"date-time"`
+	Name             string   `json:"name"`
+	Sources          []string `json:"sources" doc:"What it may crawl of what the service allows, in canonical spelling; null for all of that."`
+	EffectiveSources []string `json:"effective_sources" nullable:"false" doc:"The sources that hold: what both its own and the service's allow. One of its own that is not in TRAWL_ALLOWED_SOURCES is not here."`
+	Quota            quota    `json:"quota" doc:"Its own bounds; 0 for none."`
+	Effective        quota    `json:"effective" doc:"The bounds that hold: of its own and the service's the smaller."`
+	Suspended        bool     `json:"suspended"`
+	CreatedAt        string   `json:"created_at" format:"date-time"`
+	UpdatedAt        string   `json:"updated_at" format:"date-time"`
 }
 
 // tenantPage is one page of tenants.
 type tenantPage page[tenantRecord]
 
-// describeBounds puts in what the tags of two types would have to say twice.
-func describeBounds(s *huma.Schema) *huma.Schema {
-	s.Properties["sources"].Description, s.Properties["suspended"].Description = aboutSources, aboutSuspended
+// describeBounds puts in what the tags of two types would have to say twice; absent says what
+// a field that is not given means.
+func describeBounds(s *huma.Schema, absent string) *huma.Schema {
+	s.Properties["sources"].Description, s.Properties["suspended"].Description = aboutSources+absent, aboutSuspended
 	s.AdditionalProperties = false
 	return s
 }
 
 // TransformSchema completes the schema.
 func (newTenant) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	return describeBounds(s)
+	return describeBounds(s, aboutNewOnes)
 }
 
 // TransformSchema completes the schema.
-func (tenantBounds) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	return describeBounds(s)
+func (tenantChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	describeBounds(s, aboutOldOnes)
+	s.Properties["suspended"].Description += aboutOldOnes
+	return s
 }
 
 func init() {
 	for _, t := range []reflect.Type{
-		reflect.TypeFor[newTenant](), reflect.TypeFor[tenantBounds](),
+		reflect.TypeFor[newTenant](), reflect.TypeFor[tenantChange](),
 		reflect.TypeFor[newAPIKey](), reflect.TypeFor[rotation](),
 	} {
 		shapes[t] = newShape(t)
@@ -195,18 +256,29 @@ var (
 			"quota": map[string]any{"max_running": 2, "max_pages": 1000, "pages_per_day": 10000},
 		}},
 	}
-	boundsExamples = map[string]*huma.Example{
-		"suspend": {Summary: "Suspended, with bounds", Value: map[string]any{
-			"quota": map[string]any{"max_running": 2}, "suspended": true,
-		}},
+	changeExamples = map[string]*huma.Example{
+		"suspend": {Summary: "Suspended, and nothing else", Value: map[string]any{"suspended": true}},
+		"quota":   {Summary: "One bound", Value: map[string]any{"quota": map[string]any{"max_running": 2}}},
+		"sources": {Summary: "All that the service allows", Value: map[string]any{"sources": []string{"*"}}},
 	}
 )
 
 func (s *Server) recordOf(t *crawl.Tenant) tenantRecord {
 	return tenantRecord{
-		Name: t.Name, Sources: t.Sources, Quota: quota(t.Quota), Effective: quota(t.Quota.Within(s.o.Quota)),
+		Name: t.Name, Sources: t.Sources, EffectiveSources: s.effectiveSources(t),
+		Quota: quota(t.Quota), Effective: quota(t.Quota.Within(s.o.Quota)),
 		Suspended: t.Suspended, CreatedAt: timestamp(t.CreatedAt), UpdatedAt: timestamp(t.UpdatedAt),
 	}
+}
+
+// effectiveSources are what the calls of a tenant are held to: none when what is kept cannot
+// be read, for then its calls fail.
+func (s *Server) effectiveSources(t *crawl.Tenant) []string {
+	acct, err := s.accounts.of(t)
+	if err != nil {
+		return []string{}
+	}
+	return acct.sources.Strings()
 }
 
 // bodyFaults collects what a decoded body says wrong.
@@ -265,17 +337,14 @@ func sourceFault(err error) string {
 	return "This is no source"
 }
 
-// quota holds each number to the bounds that the document says.
-func (f *bodyFaults) quota(q *quota) crawl.Quota {
-	v := reflect.ValueOf(q).Elem()
-	for i := range v.NumField() {
-		of := v.Type().Field(i)
+// quota holds each number that is given to the bounds that the document says.
+func (f *bodyFaults) quota(given iter.Seq2[reflect.StructField, int64]) {
+	for of, n := range given {
 		most, _ := strconv.ParseInt(of.Tag.Get("maximum"), 10, 64) // a test reads them all
-		if n := v.Field(i).Int(); n < 0 || n > most {
+		if n < 0 || n > most {
 			f.add("quota."+jsonName(of), ruleRange, "Give a number from 0, for no bound of its own, to %d.", most)
 		}
 	}
-	return crawl.Quota(*q)
 }
 
 // decodeBody reads the body of a request by the rules of a submission, and tells what is
@@ -314,7 +383,10 @@ func (s *Server) createTenant(
 		case !crawl.ValidTenant(in.Name):
 			f.add("name", ruleFormat, "This cannot name a tenant. %s", tenantRule)
 		}
-		t = crawl.Tenant{Name: in.Name, Sources: f.sources(in.Sources), Quota: f.quota(&in.Quota), Suspended: in.Suspended}
+		t = crawl.Tenant{
+			Name: in.Name, Sources: f.sources(in.Sources), Quota: crawl.Quota(in.Quota), Suspended: in.Suspended,
+		}
+		f.quota(numbers(&in.Quota))
 		return f.err()
 	})
 	if err != nil {
@@ -335,7 +407,7 @@ func (s *Server) keepNew(ctx context.Context, x *exchange, t crawl.Tenant) (craw
 	switch _, err := s.o.Tenants.Tenant(ctx, t.Name); {
 	case err == nil:
 		return t, crawl.Faultf(crawl.CodeTenantExists,
-			"Tenant %s is kept already. Change it with PUT %s/%s.", t.Name, pathTenants, t.Name)
+			"Tenant %s is kept already. Change it with PATCH %s/%s.", t.Name, pathTenants, t.Name)
 	case crawl.CodeOf(err) != crawl.CodeNotFound:
 		return t, err
 	}
@@ -413,33 +485,55 @@ func (s *Server) tenant(ctx context.Context, _ *exchange, in *tenantInput) (*ten
 	return &tenantOutput{Body: s.recordOf(&t)}, nil
 }
 
-// changeTenant replaces what is kept, and then puts the quota in its place: when that fails
-// the same call again puts it there.
 func (s *Server) changeTenant(ctx context.Context, x *exchange, in *tenantInput) (*tenantOutput, error) {
 	if err := in.valid(); err != nil {
 		return nil, err
 	}
-	t := crawl.Tenant{Name: in.Tenant}
-	err := decodeBody(ctx, s, x, func(b *tenantBounds) error {
+	var change tenantChange
+	err := decodeBody(ctx, s, x, func(b *tenantChange) error {
 		var f bodyFaults
-		t.Sources, t.Quota, t.Suspended = f.sources(b.Sources), f.quota(&b.Quota), b.Suspended
+		b.Sources = f.sources(b.Sources)
+		f.quota(numbers(&b.Quota))
+		change = *b
 		return f.err()
 	})
 	if err != nil {
 		return nil, err
 	}
 	kept, err := prompt(ctx, func(ctx context.Context) (crawl.Tenant, error) {
-		changed, err := s.o.Tenants.ChangeTenant(ctx, t)
-		if err != nil {
-			return t, err
-		}
-		s.logChange(ctx, x, "change-tenant", t.Name)
-		return s.enforce(ctx, x, changed)
+		return s.keepChange(ctx, x, in.Tenant, &change)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &tenantOutput{Body: s.recordOf(&kept)}, nil
+}
+
+// changeTries bounds how often a change is made for one call: as often as others of the same
+// tenant come in between.
+const changeTries = 16
+
+// keepChange changes what is kept, and then puts the quota in its place: when that fails the
+// same call again puts it there. What another call changes at the same time holds as well: the
+// store refuses what was made of an old record, and it is made anew of the one that is there.
+func (s *Server) keepChange(ctx context.Context, x *exchange, name string, c *tenantChange) (crawl.Tenant, error) {
+	for range changeTries {
+		t, err := s.o.Tenants.Tenant(ctx, name)
+		if err != nil || c.nothing() {
+			return t, err
+		}
+		changed, err := s.o.Tenants.ChangeTenant(ctx, c.of(t))
+		switch {
+		case crawl.CodeOf(err) == crawl.CodeWrongState:
+			continue
+		case err != nil:
+			return t, err
+		}
+		s.logChange(ctx, x, "change-tenant", name, c.told())
+		return s.enforce(ctx, x, changed)
+	}
+	return crawl.Tenant{}, crawl.Faultf(crawl.CodeWrongState,
+		"Others change this tenant at the same time, and nothing of this call was kept. Try again shortly.")
 }
 
 type listTenantsInput struct {
@@ -493,7 +587,7 @@ func (p *params) tenantCursor(s string) string {
 }
 
 // logChange tells who audits the service what the holder of the admin key changed; more
-// names the keys that it is about.
+// names the keys that it is about, or the values that are new.
 func (s *Server) logChange(ctx context.Context, x *exchange, action, tenant string, more ...slog.Attr) {
 	s.log.LogAttrs(ctx, slog.LevelInfo, "admin change", append([]slog.Attr{
 		slog.String("by", "admin"), slog.String("action", action), slog.String("tenant", tenant),

@@ -36,6 +36,28 @@ const (
 // duration is a duration as bodies have it.
 type duration struct{ crawl.Duration }
 
+// noDays is for who writes 30d, which is no duration of Go's.
+const noDays = `There are no days: 30 days are "720h".`
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *duration) UnmarshalJSON(data []byte) error {
+	if err := d.Duration.UnmarshalJSON(data); err != nil {
+		return crawl.Faultf(crawl.CodeInvalid, "%s %s", messageOf(err), noDays)
+	}
+	return nil
+}
+
+// inHours spells a whole number of minutes or hours without the zeros behind them: 87600h.
+func inHours(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-len("0s")]
+		}
+	}
+	return text
+}
+
 // Schema documents the form.
 func (duration) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{
@@ -134,7 +156,7 @@ func decodeOptional[T any](ctx context.Context, s *Server, x *exchange, check fu
 // within holds a duration to its bounds.
 func (f *bodyFaults) within(field string, d *duration, least, most time.Duration) {
 	if d != nil && (time.Duration(d.Duration) < least || time.Duration(d.Duration) > most) {
-		f.add(field, ruleRange, "Give a duration from %s to %s.", crawl.Duration(least), crawl.Duration(most))
+		f.add(field, ruleRange, "Give a duration from %s to %s. %s", inHours(least), inHours(most), noDays)
 	}
 }
 

@@ -119,8 +119,9 @@ func TestTenants(t *testing.T) {
 	a.decode(t, 201, &got)
 	want := tenantRecord{
 		Name: "c-1", Sources: []string{"https://docs.site.test/3/", "*.site.test"}, Quota: quota{MaxQueued: 5, MaxRunning: 20, MaxPages: 7},
-		Effective: quota{MaxQueued: 5, MaxRunning: 10, MaxPages: 7, MaxBytes: 1 << 30},
-		CreatedAt: "2023-11-14T22:13:20.000Z", UpdatedAt: "2023-11-14T22:13:20.000Z",
+		Effective:        quota{MaxQueued: 5, MaxRunning: 10, MaxPages: 7, MaxBytes: 1 << 30},
+		EffectiveSources: []string{"https://docs.site.test/3/", "*.site.test"},
+		CreatedAt:        "2023-11-14T22:13:20.000Z", UpdatedAt: "2023-11-14T22:13:20.000Z",
 	}
 	if d := cmp.Diff(want, got); d != "" || a.header.Get("Location") != pathTenants+"/c-1" {
 		t.Errorf("Location %q, -want +got:\n%s", a.header.Get("Location"), d)
@@ -135,33 +136,34 @@ func TestTenants(t *testing.T) {
 	}
 	a = b.admin("POST", pathTenants, `{"name":"c-1","quota":{"max_running":1}}`)
 	fits(a, pathTenants, "post")
-	if p := a.wantProblem(t, 409, crawl.CodeTenantExists); !strings.Contains(p.Detail, "PUT "+pathTenants+"/c-1") {
+	if p := a.wantProblem(t, 409, crawl.CodeTenantExists); !strings.Contains(p.Detail, "PATCH "+pathTenants+"/c-1") {
 		t.Errorf("%q does not say what to do", p.Detail)
 	}
 	if b.tenants.quotas["c-1"].MaxQueued != 5 {
 		t.Error("a creation that was refused changed the quota")
 	}
 
-	// What opens is rung, and what is left out has no bound of its own any more.
+	// What opens is rung, and what is left out stays as it is.
 	ring := crawl.Ring{JobRef: crawl.JobRef{Tenant: "c-1", ID: crawl.NewJobID("c-1", "")}}
 	b.tenants.open["c-1"] = []crawl.Ring{ring}
-	a = b.admin("PUT", pathTenants+"/c-1", `{"sources":[],"suspended":true}`)
-	fits(a, pathTenant, "put")
-	want.Sources, want.Quota, want.Suspended, want.UpdatedAt = []string{}, quota{}, true, "2023-11-14T22:13:21.000Z"
-	want.Effective = quota{MaxRunning: 10, MaxPages: 500, MaxBytes: 1 << 30}
+	a = b.admin("PATCH", pathTenants+"/c-1", `{"sources":[],"suspended":true,"quota":{"max_queued":0}}`)
+	fits(a, pathTenant, "patch")
+	want.Sources, want.EffectiveSources, want.Suspended, want.UpdatedAt = []string{}, []string{}, true, "2023-11-14T22:13:21.000Z"
+	want.Quota.MaxQueued, want.Effective.MaxQueued = 0, 0
 	got = tenantRecord{}
 	if a.decode(t, 200, &got); !cmp.Equal(want, got) {
 		t.Errorf("changed: %s", cmp.Diff(want, got))
 	}
-	if d := cmp.Diff([]crawl.Ring{ring}, b.rings); d != "" || b.tenants.quotas["c-1"] != (crawl.Quota{}) {
+	if d := cmp.Diff([]crawl.Ring{ring}, b.rings); d != "" || b.tenants.quotas["c-1"] != (crawl.Quota{MaxRunning: 20, MaxPages: 7}) {
 		t.Errorf("rings -want +got:\n%s, quota %+v", d, b.tenants.quotas["c-1"])
 	}
-	a = b.admin("PUT", pathTenants+"/c-1", `{}`)
-	if a.decode(t, 200, &got); got.Sources != nil || !strings.Contains(a.body, `"sources":null`) {
+	b.keep(crawl.Tenant{Name: "plain"})
+	a = b.admin("GET", pathTenants+"/plain", "")
+	if a.decode(t, 200, &got); got.Sources != nil || !strings.Contains(a.body, `"sources":null,"effective_sources":["*"]`) {
 		t.Errorf("all of the service's sources are shown as %s", a.body)
 	}
 
-	for method, body := range map[string]string{"GET": "", "PUT": "{}", "POST": ""} {
+	for method, body := range map[string]string{"GET": "", "PATCH": "{}", "POST": ""} {
 		for _, name := range []string{"nobody", "C-1", "c-1%2f", "..", "c 1", strings.Repeat("c", 64), "c-1\x00"} {
 			target := pathTenants + "/" + name
 			if method == "POST" {
@@ -260,12 +262,12 @@ func TestTenantFaults(t *testing.T) {
 	}
 	b := newTenantsBench(t, nil)
 	b.keep(crawl.Tenant{Name: "c"})
-	p := b.admin("PUT", pathTenants+"/c", `{"name":"c","quota":{"max_running":-1},"sources":["a b"]}`).wantProblem(t, 422, crawl.CodeInvalid)
+	p := b.admin("PATCH", pathTenants+"/c", `{"name":"c","quota":{"max_running":-1},"sources":["a b"]}`).wantProblem(t, 422, crawl.CodeInvalid)
 	if d := cmp.Diff([]string{"name:unknown", "sources[0]:source", "quota.max_running:range"}, fieldRules(p)); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	for body, code := range map[string]crawl.Code{`[]`: crawl.CodeMalformed, `{`: crawl.CodeMalformed, "": codeUnsupportedMediaType} {
-		a := b.admin("PUT", pathTenants+"/c", body)
+		a := b.admin("PATCH", pathTenants+"/c", body)
 		a.wantProblem(t, statuses[code], code)
 	}
 	b.admin("POST", pathTenants, `{"name":"c"}`, header("Content-Type", "text/plain")).wantProblem(t, 415, codeUnsupportedMediaType)
@@ -324,9 +326,9 @@ func TestTenantStepsThatFail(t *testing.T) {
 		b := newTenantsBench(t, nil)
 		b.keep(crawl.Tenant{Name: "c"})
 		b.tenants.err[step] = down
-		b.admin("PUT", pathTenants+"/c", `{"quota":{"max_running":2}}`).wantProblem(t, 503, crawl.CodeUnavailable)
+		b.admin("PATCH", pathTenants+"/c", `{"quota":{"max_running":2}}`).wantProblem(t, 503, crawl.CodeUnavailable)
 		clear(b.tenants.err)
-		b.admin("PUT", pathTenants+"/c", `{"quota":{"max_running":2}}`).decode(t, 200, &tenantRecord{})
+		b.admin("PATCH", pathTenants+"/c", `{"quota":{"max_running":2}}`).decode(t, 200, &tenantRecord{})
 		if b.tenants.quotas["c"].MaxRunning != 2 || b.tenants.tenants["c"].Quota.MaxRunning != 2 {
 			t.Errorf("%s: the quota is not in its place", step)
 		}
@@ -348,9 +350,9 @@ func TestConcurrentChangesOfATenant(t *testing.T) {
 		}
 		b.keep(crawl.Tenant{Name: "c"})
 		done := make(chan answer)
-		go func() { done <- b.admin("PUT", pathTenants+"/c", `{"quota":{"max_running":1}}`) }()
+		go func() { done <- b.admin("PATCH", pathTenants+"/c", `{"quota":{"max_running":1}}`) }()
 		synctest.Wait()
-		b.admin("PUT", pathTenants+"/c", `{"quota":{"max_running":2}}`).decode(t, 200, &tenantRecord{})
+		b.admin("PATCH", pathTenants+"/c", `{"quota":{"max_running":2}}`).decode(t, 200, &tenantRecord{})
 		close(held)
 		if a := <-done; a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)
@@ -521,10 +523,20 @@ func TestChangesAreLogged(t *testing.T) {
 	b.admin("POST", pathTenants, `{"name":"c"}`)
 	b.admin("POST", pathTenants, `{"name":"c"}`)
 	b.admin("POST", pathTenants, `{"name":"C"}`)
-	b.admin("PUT", pathTenants+"/c", `{}`)
-	b.admin("PUT", pathTenants+"/d", `{}`)
+	b.admin("PATCH", pathTenants+"/c", `{}`)
+	b.admin("PATCH", pathTenants+"/c", `{"quota":{"max_pages":7,"max_bytes":0},"sources":["a.test","b.test"],"suspended":false}`)
+	b.admin("PATCH", pathTenants+"/c", `{"suspended":true}`)
+	b.admin("PATCH", pathTenants+"/d", `{"suspended":true}`)
 	b.admin("GET", pathTenants+"/c", "")
-	wantChanges(t, b.logs.String(), []string{"create-tenant c", "change-tenant c"})
+	logs := b.logs.String()
+	wantChanges(t, logs, []string{"create-tenant c", "change-tenant c", "change-tenant c"})
+	for _, changed := range []string{
+		`"changed":{"sources":2,"quota":{"max_pages":7,"max_bytes":0},"suspended":false}`, `"changed":{"suspended":true}`,
+	} {
+		if !strings.Contains(logs, changed) {
+			t.Errorf("no entry says %s in\n%s", changed, logs)
+		}
+	}
 }
 
 func TestKeyFaults(t *testing.T) {
@@ -551,6 +563,20 @@ func TestKeyFaults(t *testing.T) {
 		p := b.admin("POST", tt.target, tt.body).wantProblem(t, 422, crawl.CodeInvalid)
 		if d := cmp.Diff(tt.want, fieldRules(p)); d != "" {
 			t.Errorf("%s: -want +got\n%s", tt.body, d)
+		}
+	}
+	for body, message := range map[string]string{
+		`{"expires_in":"1s"}`:  `Give a duration from 1m to 87600h. There are no days: 30 days are "720h".`,
+		`{"expires_in":"30d"}`: `"30d" is no duration. Write a number and a unit, such as "500ms", "90s" or "1h30m". ` + noDays,
+		`{"overlap":"721h"}`:   `Give a duration from 0s to 720h. ` + noDays,
+	} {
+		target := keys
+		if strings.Contains(body, "overlap") {
+			target += "/0/rotate"
+		}
+		p := b.admin("POST", target, body).wantProblem(t, 422, crawl.CodeInvalid)
+		if len(p.Errors) != 1 || p.Errors[0].Message != message {
+			t.Errorf("%s: %+v", body, p.Errors)
 		}
 	}
 	b.admin("POST", keys, `[]`).wantProblem(t, 400, crawl.CodeMalformed)
@@ -592,7 +618,7 @@ func TestAdminInTheDocument(t *testing.T) {
 			}
 		}
 		examples, _ := doc.at("paths", path, method, "requestBody", "content", "application/json", "examples").(map[string]any)
-		if (method == "post" || method == "put") != (len(examples) > 0) {
+		if (method == "post" || method == "patch") != (len(examples) > 0) {
 			t.Errorf("%s %s: %d examples", method, path, len(examples))
 		}
 		for name := range examples {
@@ -621,7 +647,7 @@ func TestAdminInTheDocument(t *testing.T) {
 	if d := cmp.Diff(routed, documented); d != "" {
 		t.Errorf("-routed +documented:\n%s", d)
 	}
-	for name, body := range map[string]string{"NewTenant": `{"name":"c"}`, "TenantBounds": `{}`, "NewAPIKey": `{}`, "Rotation": `{}`} {
+	for name, body := range map[string]string{"NewTenant": `{"name":"c"}`, "TenantChange": `{}`, "NewAPIKey": `{}`, "Rotation": `{}`} {
 		if err := doc.check(body, "components", "schemas", name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -629,7 +655,7 @@ func TestAdminInTheDocument(t *testing.T) {
 			t.Errorf("%s takes what the decoder does not", name)
 		}
 		shape := shapes[map[string]reflect.Type{
-			"NewTenant": reflect.TypeFor[newTenant](), "TenantBounds": reflect.TypeFor[tenantBounds](),
+			"NewTenant": reflect.TypeFor[newTenant](), "TenantChange": reflect.TypeFor[tenantChange](),
 			"NewAPIKey": reflect.TypeFor[newAPIKey](), "Rotation": reflect.TypeFor[rotation](),
 		}[name]]
 		properties, _ := doc.at("components", "schemas", name, "properties").(map[string]any)

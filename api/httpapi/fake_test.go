@@ -408,6 +408,9 @@ func (f *fakeTenants) ChangeTenant(ctx context.Context, t crawl.Tenant) (crawl.T
 	if !ok {
 		return t, errNoTenant
 	}
+	if !t.UpdatedAt.IsZero() && !t.UpdatedAt.Equal(old.UpdatedAt) {
+		return t, crawl.Faultf(crawl.CodeWrongState, "the store's own words")
+	}
 	t.CreatedAt, t.UpdatedAt = old.CreatedAt, old.UpdatedAt.Add(time.Second)
 	f.tenants[t.Name] = t
 	return t, nil

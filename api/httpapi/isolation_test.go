@@ -402,7 +402,7 @@ func TestAdminOnTheStore(t *testing.T) {
 		}
 		// A wider quota starts what waits.
 		rung := len(b.rings)
-		admin("PUT", at, `{}`).decode(t, 200, &got)
+		admin("PATCH", at, `{"quota":{"max_running":0,"max_pages":0},"sources":["*"]}`).decode(t, 200, &got)
 		if len(b.rings) != rung+1 || b.rings[rung].ID != second.JobID {
 			t.Errorf("rung %+v, want %s", b.rings[rung:], second.JobID)
 		}

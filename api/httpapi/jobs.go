@@ -29,6 +29,8 @@ const (
 	// bodyRoom bounds the bodies that are read and worked on at the same time, in
 	// bytes: a job of 10,000 URLs takes some ten times its body until it is stored.
 	bodyRoom = 16 << 20
+	// tenantRoom is what one tenant may have of it: whoever sends slowly keeps it for long.
+	tenantRoom = bodyRoom / 2
 	// smallBody is what needs no room: it takes no more than its connection does, so
 	// that the usual submission never waits behind large ones that come slowly.
 	smallBody = 16 << 10
@@ -87,7 +89,7 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 	if err := acceptable(x.c.Request); err != nil {
 		return store.Created{}, err
 	}
-	leave, err := s.enter(ctx, x.c.Request.ContentLength)
+	leave, err := s.enter(ctx, x)
 	if err != nil {
 		return store.Created{}, err
 	}
@@ -180,9 +182,10 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// enter waits for room for a body of the announced length, -1 for an unknown one.
-// leave gives the room back; what was made of the body must be let go by then.
-func (s *Server) enter(ctx context.Context, announced int64) (leave func(), err error) {
+// enter waits for room for the body of a request. leave gives the room back; what was made
+// of the body must be let go by then.
+func (s *Server) enter(ctx context.Context, x *exchange) (leave func(), err error) {
+	announced := x.c.Request.ContentLength // -1 for an unknown one
 	if 0 <= announced && announced <= smallBody {
 		return func() {}, nil
 	}
@@ -192,7 +195,13 @@ func (s *Server) enter(ctx context.Context, announced int64) (leave func(), err 
 	}
 	wait, stop := context.WithTimeout(ctx, bodyWait)
 	defer stop()
-	if err := s.bodies.Acquire(wait, n); err != nil {
+	own, err := s.shares.acquire(wait, x.tenant, n)
+	if err == nil {
+		if err = s.bodies.Acquire(wait, n); err != nil {
+			own()
+		}
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -201,7 +210,7 @@ func (s *Server) enter(ctx context.Context, announced int64) (leave func(), err 
 			Message: "The service works on as many large submissions as it can. Nothing was stored; try again shortly.",
 		}
 	}
-	return func() { s.bodies.Release(n) }, nil
+	return func() { s.bodies.Release(n); own() }, nil
 }
 
 // acceptable says what is wrong with a body by its header alone.

@@ -86,11 +86,11 @@ func (s *Server) previewJob(ctx context.Context, x *exchange, _ *previewInput) (
 			return err
 		}
 		if len(in.Check) == 0 {
-			out.Body.Items = j.inputs()
+			out.Body.Items, err = j.inputs(ctx)
 		} else {
-			out.Body.Items = j.links(in.Check)
+			out.Body.Items, err = j.links(ctx, in.Check)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (s *Server) withBody(ctx context.Context, x *exchange, use func([]byte) err
 	if err := acceptable(x.c.Request); err != nil {
 		return err
 	}
-	leave, err := s.enter(ctx, x.c.Request.ContentLength)
+	leave, err := s.enter(ctx, x)
 	if err != nil {
 		return err
 	}
@@ -176,11 +176,14 @@ func judgeOf(acct *account, in *previewRequest) (*judge, error) {
 var anySource, _ = crawl.ParseSources("*")
 
 // inputs judges the inputs: whatever the rules say of links, they are admitted, unless
-// their source is not allowed.
-func (j *judge) inputs() []judgement {
+// their source is not allowed. The error is that of ctx: nobody reads the answer any more.
+func (j *judge) inputs(ctx context.Context) ([]judgement, error) {
 	first := make(map[crawl.Key]int, len(j.given))
 	out := make([]judgement, len(j.given))
 	for i, text := range j.given {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		v := &out[i]
 		v.URL = text
 		u, err := j.input(text)
@@ -201,7 +204,7 @@ func (j *judge) inputs() []judgement {
 			v.admit(j.field, "It is an input, which is always admitted.")
 		}
 	}
-	return out
+	return out, nil
 }
 
 // input reads an input as a job does, which takes other liberties with it than with a link.
@@ -214,9 +217,13 @@ func (j *judge) input(text string) (crawl.URL, error) {
 	return inputs[0].URL, nil
 }
 
-func (j *judge) links(texts []string) []judgement {
+// links judges links. The error is that of ctx, as in inputs.
+func (j *judge) links(ctx context.Context, texts []string) ([]judgement, error) {
 	out := make([]judgement, len(texts))
 	for i, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		v := &out[i]
 		v.URL = text
 		u, err := crawl.ParseURL(text)
@@ -228,7 +235,7 @@ func (j *judge) links(texts []string) []judgement {
 		v.name(u)
 		j.link(u, v)
 	}
-	return out
+	return out, nil
 }
 
 // link judges a link to u from a seed.
@@ -254,7 +261,7 @@ func (j *judge) link(u crawl.URL, v *judgement) {
 	case reason == crawl.RefusedOutOfScope:
 		v.refuse(reason, "scope "+j.plan.Scope, "It is outside of the scope of every seed.")
 	case reason == crawl.RefusedExcluded && rule == crawl.RuleSteps:
-		v.refuse(reason, rule, "It is too long for the regular expressions of include or exclude. Use simpler ones, or globs.")
+		v.refuse(reason, rule, "It is too long for the patterns of include or exclude. Use simpler ones.")
 	case reason == crawl.RefusedExcluded && slices.Contains(j.plan.Exclude, rule):
 		v.refuse(reason, rule, "A pattern of exclude matches it.")
 	case reason == crawl.RefusedExcluded:

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -230,6 +232,32 @@ func TestPreviewFitsTheDocument(t *testing.T) {
 		a := b.call("POST", "/v1/jobs/preview", text)
 		if err := doc.check(a.body, answer...); err != nil || a.status != 200 {
 			t.Errorf("%s: %d %v in %s", text, a.status, err, a.body)
+		}
+	}
+}
+
+// A preview whose reader is gone judges nothing more: rules may take milliseconds for each URL.
+func TestPreviewStopsWithItsReader(t *testing.T) {
+	t.Parallel()
+	acct := &account{sources: sourcesOf(t, "*"), limits: crawl.DefaultLimits()}
+	j, err := judgeOf(acct, &previewRequest{submission: submission{URLs: []string{"http://site.test/"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	judge := func() (inputs, links []judgement, errs []error) {
+		inputs, inputsErr := j.inputs(ctx)
+		links, linksErr := j.links(ctx, []string{"http://site.test/a", "no url"})
+		return inputs, links, []error{inputsErr, linksErr}
+	}
+	if inputs, links, errs := judge(); len(inputs) != 1 || len(links) != 2 || errors.Join(errs...) != nil {
+		t.Errorf("%d inputs, %d links, %v", len(inputs), len(links), errs)
+	}
+	cancel()
+	inputs, links, errs := judge()
+	for _, err := range errs {
+		if !errors.Is(err, context.Canceled) || inputs != nil || links != nil {
+			t.Errorf("judged all the same: %v, %v, %v", inputs, links, err)
 		}
 	}
 }

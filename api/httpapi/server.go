@@ -119,6 +119,7 @@ type Server struct {
 	o        Options
 	jobs     promptJobs // o.Jobs, for all that has no deadline of its own
 	bodies   *semaphore.Weighted
+	shares   *shares // of bodies
 	accounts *accounts
 	log      *slog.Logger
 	keys     keyring
@@ -137,6 +138,7 @@ type Server struct {
 	mu       sync.Mutex
 	listener net.Listener
 	stopped  bool
+	greeted  sync.WaitGroup // the look at the store that begins a start
 }
 
 func init() {
@@ -170,7 +172,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("httpapi: metrics: %w", err)
 	}
 	s := &Server{
-		o: o, jobs: promptJobs{o.Jobs}, bodies: semaphore.NewWeighted(bodyRoom), log: o.Logger, metrics: m,
+		o: o, jobs: promptJobs{o.Jobs}, bodies: semaphore.NewWeighted(bodyRoom), shares: newShares(tenantRoom), log: o.Logger, metrics: m,
 		keys: keys, admin: admin, gateway: gateway,
 		writeTimeout: writeTimeout, failed: make(chan error, 1),
 	}
@@ -208,6 +210,15 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 	}()
 	s.log.InfoContext(ctx, "listening", slog.String("addr", l.Addr().String()))
+	// The first submission is late for learning that the store refuses this process. The server
+	// serves all the same: a store that is away comes back.
+	s.greeted.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
+		defer cancel()
+		if err := s.o.Jobs.Ready(ctx); err != nil {
+			s.log.WarnContext(ctx, "the store is not ready", slog.Any("err", err))
+		}
+	})
 	return nil
 }
 
@@ -232,6 +243,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
+	s.greeted.Wait()
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("httpapi: requests were dropped: %w", err), s.http.Close())
 	}

@@ -106,7 +106,7 @@ type status struct {
 	RefusedByReason map[crawl.Reason]int64 `json:"refused_by_reason" doc:"Links that were never admitted; they are not in total."`
 	Report          report                 `json:"report"`
 
-	Bytes     int64   `json:"bytes" doc:"Decoded bytes of the accepted pages."`
+	Bytes     int64   `json:"bytes" doc:"Decoded bytes of the pages that were read: of accepted ones, and of those skipped as noindex or alias."`
 	CreatedAt string  `json:"created_at" format:"date-time"`
 	StartedAt *string `json:"started_at" format:"date-time"`
 	EndedAt   *string `json:"ended_at" format:"date-time"`

@@ -204,7 +204,7 @@ func administer(t *testing.T, d *deployment) {
 		return answer
 	}
 	ask(http.MethodPost, tenants, `{"name":"gamma","quota":{"max_running":2}}`, http.StatusCreated)
-	ask(http.MethodPut, gamma, `{"quota":{"max_running":3}}`, http.StatusOK)
+	ask(http.MethodPatch, gamma, `{"quota":{"max_running":3}}`, http.StatusOK)
 	ask(http.MethodGet, gamma, "", http.StatusOK)
 	ask(http.MethodGet, tenants+"?limit=1", "", http.StatusOK)
 	first := ask(http.MethodPost, gamma+"/keys", `{"label":"a"}`, http.StatusCreated)

@@ -27,9 +27,12 @@ status: 302
 header: Location: http://user:hunter2hunter2@127.0.0.1:1/`+"\u2028"+`{"msg":"forged"}
 `))
 	d := deploy(t, 1, "TRAWL_LOG_LEVEL=debug")
-	d.secrets = append(d.secrets, "hunter2hunter2")
+	const cookie, signing = "session=hunter3hunter3", "whsec_aHVudGVyNGh1bnRlcjRodW50ZXI0aHVudGVyNA=="
+	d.secrets = append(d.secrets, "hunter2hunter2", cookie, signing)
 	job := d.submit(alpha, fields{
 		"seed_url": site.URL + "/", "scope": "any", "tags": []string{`{"msg":"forged"}`},
+		"headers": fields{"Cookie": cookie},
+		"webhook": fields{"url": "http://127.0.0.1:9/hook?hunter2hunter2", "secret": signing, "events": []string{"job.running"}},
 	}).ID
 	// net/http itself tells of answers that nobody asked for, and quotes them.
 	pushy := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

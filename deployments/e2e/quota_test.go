@@ -224,7 +224,7 @@ func TestQuotaIsRaised(t *testing.T) {
 		j := d.status(alpha, job)
 		return j.Processed == 5 && j.WaitingFor == crawl.WaitingTenantQuota && j.Position == 0
 	})
-	grant(http.MethodPut, "/alpha", `{"quota":{"pages_per_day":1000}}`, http.StatusOK)
+	grant(http.MethodPatch, "/alpha", `{"quota":{"pages_per_day":1000}}`, http.StatusOK)
 	if j := w.end(long); j.State != crawl.Completed || j.Accepted != pages {
 		t.Errorf("ended as %+v", j)
 	}

@@ -119,7 +119,7 @@ type Job struct {
 	RefusedByReason map[string]int64 `json:"refused_by_reason"` // links never admitted; not in Total
 	Report          Report           `json:"report"`
 
-	Bytes     int64     `json:"bytes"` // decoded, of the accepted pages
+	Bytes     int64     `json:"bytes"` // decoded, of the pages that were read: accepted, noindex and aliases
 	CreatedAt time.Time `json:"created_at"`
 	StartedAt time.Time `json:"started_at"` // zero until then, as the next two
 	EndedAt   time.Time `json:"ended_at"`

@@ -137,6 +137,9 @@ func load(target any, p program, args, environ []string, out io.Writer) error {
 
 	args = l.secretFiles(own, l.checkFlags(own, args))
 	if _, err := k.Parse(args); err != nil {
+		if strings.HasPrefix(err.Error(), "unexpected argument") {
+			err = errors.New("settings are flags, as --name=value; there is a word that belongs to none") // it may be a key
+		}
 		l.faults = append(l.faults, fmt.Errorf("command line: %w", err))
 		// The environment is looked at all the same.
 		if _, err := k.Parse(nil); err != nil {

@@ -183,7 +183,7 @@ func refusal(host, address string, cause error) error {
 	return &crawl.Fault{
 		Code: crawl.CodePrivateAddress,
 		Message: fmt.Sprintf(what, shown) +
-			" If it is meant to be crawled, the operator can add " + shown + " to " + Setting + ".",
+			" If it is meant to be reached, the operator can add " + shown + " to " + Setting + ".",
 		Err: cause,
 	}
 }

@@ -34,6 +34,9 @@ const (
 	announceEvery = 5 * time.Second
 )
 
+// born is what announcements are counted from.
+var born = time.Now()
+
 // queuesKey is asynq's set of queue names, from which its inspector and the
 // monitor start.
 const queuesKey = "asynq:queues"
@@ -66,7 +69,7 @@ type Doorbell struct {
 	rdb       redis.UniversalClient
 	client    *asynq.Client
 	queue     string
-	announced atomic.Int64 // Unix nanoseconds of the last announcement
+	announced atomic.Int64 // when, in nanoseconds since born; 0 for never
 }
 
 // NewDoorbell returns the doorbell of the queue [Name]. It shares rdb and does
@@ -119,7 +122,7 @@ func (d *Doorbell) Ring(ctx context.Context, rings ...crawl.Ring) error {
 // announce writes the name of the queue where the monitor looks for it. asynq's
 // client does so once in its life, which an emptied Redis does not remember.
 func (d *Doorbell) announce(ctx context.Context) error {
-	last, now := d.announced.Load(), time.Now().UnixNano()
+	last, now := d.announced.Load(), int64(time.Since(born))+1 // monotonic: the clock may be set back
 	if last != 0 && time.Duration(now-last) < announceEvery {
 		return nil
 	}

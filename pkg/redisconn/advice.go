@@ -79,6 +79,9 @@ func (a advice) refused(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" && a.remote.shows {
 		return "Redis does not accept the certificate of " + settingCert + ": let a CA sign it that Redis knows"
 	}
+	if !a.remote.tls && errors.Is(err, io.EOF) {
+		return "Redis closed the connection; if it speaks TLS, begin " + settingURL + " with rediss://"
+	}
 	// A server that wants a certificate and gets none ends the connection after the
 	// handshake; whether its alert is still read is a matter of luck.
 	if a.remote.asked.Load() && !a.remote.shows && ended(err) {

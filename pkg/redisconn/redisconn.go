@@ -109,6 +109,7 @@ func Open(rawURL string, o Options) (redis.UniversalClient, error) {
 	for _, h := range o.Hooks {
 		c.AddHook(h)
 	}
+	remote.tls = u.tls || o.Dial != nil // with a way of its own nobody knows
 	c.AddHook(advice{&remote})
 	return c, nil
 }
@@ -310,7 +311,7 @@ func (p *parser) master(path string) string {
 func (p *parser) db(field, s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > maxDB {
-		p.fault(field, "format", "Write the number of the database, 0 for the first.")
+		p.fault(field, "format", "Write the number of the database, 0 for the first. If the password has / or @ in it, write %2F and %40.")
 		return 0
 	}
 	return n

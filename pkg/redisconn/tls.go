@@ -40,6 +40,7 @@ type TLS struct {
 
 // peer is what is known of the other end of the connections of one client.
 type peer struct {
+	tls   bool        // it is spoken to over TLS
 	shows bool        // a certificate is shown to it
 	asked atomic.Bool // it asked for one
 }

@@ -15,14 +15,17 @@ import (
 //	                            service grants them, and own:max_queued …, the tenant's own; tokens, tokens_at, of
 //	                            its submissions; day, the last on which a page was settled
 //	{t:T}:day:D           STR   pages of its jobs that were settled on day D since the epoch, of that day alone
+//	{t:T}:none            —     never there: removing it is a write that needs no memory
 //	{t:T}:counted         ZSET  nonces of submissions by when they took a token, ms; for a minute
 //	{t:T}:jobs            ZSET  job id by creation number
 //	{t:T}:waiting         ZSET  jobs that wait at the run gate, by creation number
 //	{t:T}:running         SET   jobs that passed it and have not ended
 //	{t:T}:due             ZSET  job id by the time at which a sweep must look at it, ms
 //	{t:T}:outbox          ZSET  job with events to deliver by the time of the next try or the end of its claim, ms
+//	{t:T}:outbox:HOST     ZSET  those that found their receiver HOST busy, by the time at which they were due, ms
 //	{t:T}:idem:H          HASH  job, digest; H is the SHA-256 of the idempotency key
-//	{t:T}:j:ID            HASH  the job; a tombstone holds gone and digest alone
+//	{t:T}:j:ID            HASH  the job; a tombstone holds gone and digest alone, and untold, the events that
+//	                            nobody was told of, until a worker reports them
 //	{t:T}:j:ID:spec       STR   as submitted
 //	{t:T}:j:ID:plan       STR   what workers work by
 //	{t:T}:j:ID:webhook    HASH  id, url, host, secret, events; n (events so far), head (the first not settled), claim and
@@ -52,7 +55,7 @@ import (
 //	{t:T}:j:ID:err:K      HASH  failed pages by number, a thousand a hash
 //	{t:T}:j:ID:skip:R     LIST  rows skipped for reason R, a tab, and the record or URL that it is about
 //	{a}:tenants           ZSET  names of the tenants that something is kept of, all with score 0
-//	{a}:t:NAME            HASH  created, updated, sources (JSON; absent: all that the service allows), quota (JSON), suspended, nonce
+//	{a}:t:NAME            HASH  created, updated, sources (JSON; absent: all that the service allows), quota (JSON), suspended, nonce, change
 //	{a}:keys:NAME         HASH  digest of each key of the tenant by the key's id
 //	{a}:key:DIGEST        HASH  tenant, id, label, created, expires, life (ms; absent: never ends)
 //	{a}:gone:NAME:ID      STR   the call that ended the key by hand, for a minute
@@ -60,7 +63,7 @@ import (
 //	{h:HOST}:next         STR   the next start time, ms
 //	{h:HOST}:line         ZSET  slices that wait for a slot, by the time they came
 //	{h:HOST}:asked        ZSET  the same by the time they last asked
-//	{h:HOST}:robots:S:P   HASH  robots.txt by scheme S, as it speaks to product token P: state, rules, why, learned, until, tries, claim, claimed_until
+//	{h:HOST}:robots:S:P   HASH  robots.txt by scheme S, as it speaks to product token P (of a caller's user agent with its digest): state, rules, why, learned, until, tries, claim, claimed_until
 const tenantsKey = "trawl:tenants"
 
 // perHash is the number of records in one hash: a page of results is then one or

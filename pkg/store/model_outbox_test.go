@@ -39,6 +39,8 @@ type modelJob struct {
 	head      int         // of events
 	claim     *modelClaim // that holds, or lapsed and was not taken over
 	due       int64       // place in the outbox
+	waits     int64       // place in the line of its receiver; 0 when it is in none
+	untold    int         // events that are to be reported as expired
 	ids       map[string]crawl.EventType
 }
 
@@ -131,7 +133,7 @@ func (m *outboxModel) event(j *modelJob, of crawl.EventType) {
 func (m *outboxModel) pending() []*modelJob {
 	var some []*modelJob
 	for _, j := range m.jobs {
-		if !j.gone && j.head < len(j.events) && j.due >= 0 {
+		if j.head < len(j.events) || j.untold > 0 {
 			some = append(some, j)
 		}
 	}
@@ -151,43 +153,23 @@ func (m *outboxModel) claim(ctx context.Context, t *rapid.T) {
 	if rapid.Bool().Draw(t, "one in flight") {
 		c.Receivers["a.test"] = 1
 	}
-	busy := maps.Clone(c.Receivers)
-	var want []*modelJob
-	left := false
-	for _, j := range m.pending() {
-		if j.due > m.now {
-			break
+	for _, host := range []string{"a.test", "b.test:8080"} {
+		if rapid.Bool().Draw(t, "asks for "+host) {
+			c.Waiting = append(c.Waiting, host)
 		}
-		if len(want) == c.Most {
-			left = true
-			break
-		}
-		if j.expires > 0 && m.now >= j.expires {
-			j.due = -1
-			continue
-		}
-		if e := j.events[j.head]; j.claim != nil && e.tries == DeliveryTries {
-			e.state, e.status, j.claim = EventFailed, 0, nil
-			if j.head++; j.head == len(j.events) {
-				continue
-			}
-		}
-		if busy[j.receiver] >= c.PerReceiver {
-			j.due = m.now + 2000
-			continue
-		}
-		busy[j.receiver]++
-		want = append(want, j)
 	}
-	got, more, err := m.st.ClaimDeliveries(ctx, c)
-	if err != nil || len(got) != len(want) || more != left {
-		t.Fatalf("claimed %d, more %v, %v; want %d, %v", len(got), more, err, len(want), left)
+	want, wanted := m.expect(&c)
+	got, err := m.st.ClaimDeliveries(ctx, c)
+	if err != nil || len(got.Deliveries) != len(want) || got.More != wanted.More ||
+		!slices.Equal(slices.Sorted(slices.Values(got.Waiting)), slices.Sorted(slices.Values(wanted.Waiting))) ||
+		!slices.Equal(got.Expired, wanted.Expired) {
+		t.Fatalf("claimed %+v, %v; want %d and %+v", got, err, len(want), wanted)
 	}
 	lost := rapid.IntRange(0, 4).Draw(t, "the answer is lost") == 0
 	for i, j := range want {
 		e := j.events[j.head]
 		e.tries++
-		d := got[i]
+		d := got.Deliveries[i]
 		if d.Job != j.ref || d.Event.Type != e.of || d.Try != e.tries || d.Now.UnixMilli() != m.now || d.Receiver() != j.receiver ||
 			d.Secret != "whsec_x" || d.URL != "http://"+j.receiver+"/hook?x=1" {
 			t.Fatalf("claimed %+v, want try %d of %s of %+v", d, e.tries, e.of, j)
@@ -198,6 +180,89 @@ func (m *outboxModel) claim(ctx context.Context, t *rapid.T) {
 			m.held = append(m.held, j.claim)
 		}
 	}
+}
+
+// expect says what a claim is to answer: the jobs that it is to take, and the rest.
+func (m *outboxModel) expect(c *Claim) (want []*modelJob, all Claimed) {
+	busy := maps.Clone(c.Receivers)
+	wait := func(host string) {
+		if !slices.Contains(all.Waiting, host) {
+			all.Waiting = append(all.Waiting, host)
+		}
+	}
+	look := func(j *modelJob) {
+		if n := m.lapse(j); n > 0 {
+			all.Expired = append(all.Expired, ExpiredEvents{JobID: j.ref.ID, Count: n})
+			return
+		}
+		if e := j.events[j.head]; j.claim != nil && e.tries == DeliveryTries {
+			e.state, e.status, j.claim = EventFailed, 0, nil
+			if j.head++; j.head == len(j.events) {
+				j.waits = 0
+				return
+			}
+		}
+		if busy[j.receiver] >= c.PerReceiver {
+			if j.waits == 0 {
+				j.waits = j.due
+			}
+			j.due = m.now + 10_000
+			wait(j.receiver)
+			return
+		}
+		busy[j.receiver]++
+		j.waits, j.due = 0, m.now+DeliveryClaim.Milliseconds()
+		want = append(want, j)
+	}
+	for _, host := range c.Waiting {
+		line := m.line(host)
+		places := max(0, min(c.Most-len(want), c.PerReceiver-busy[host]))
+		for _, j := range line[:min(places, len(line))] {
+			look(j)
+		}
+		if len(m.line(host)) > 0 {
+			wait(host)
+		}
+	}
+	for _, j := range m.pending() {
+		if j.due > m.now {
+			break
+		}
+		if len(want) == c.Most {
+			all.More = true
+			break
+		}
+		look(j)
+	}
+	return want, all
+}
+
+// line are the jobs that wait for a receiver, in the order in which they go.
+func (m *outboxModel) line(host string) []*modelJob {
+	var some []*modelJob
+	for _, j := range m.jobs {
+		if j.receiver == host && j.waits > 0 {
+			some = append(some, j)
+		}
+	}
+	slices.SortFunc(some, func(a, b *modelJob) int {
+		return cmp.Or(cmp.Compare(a.waits, b.waits), strings.Compare(a.ref.ID, b.ref.ID))
+	})
+	return some
+}
+
+// lapse answers how many events a claim is to report as expired, and gives them up.
+func (m *outboxModel) lapse(j *modelJob) int {
+	n := j.untold
+	if !j.gone && j.expires > 0 && m.now >= j.expires {
+		n = len(j.events) - j.head
+		for _, e := range j.events[j.head:] {
+			e.state = EventFailed
+		}
+		j.head, j.claim, j.waits = len(j.events), nil, 0
+	}
+	j.untold = 0
+	return n
 }
 
 // snapshot checks that an event says what was true when it happened, under one id for ever.
@@ -252,7 +317,7 @@ func (m *outboxModel) settle(ctx context.Context, t *rapid.T) {
 		return
 	}
 	e := j.events[c.event]
-	j.claim = nil
+	j.claim, j.waits = nil, 0
 	state, wait := EventPending, r.After.Milliseconds()
 	switch r.Outcome {
 	case OutcomeDelivered:
@@ -284,8 +349,9 @@ func (m *outboxModel) settle(ctx context.Context, t *rapid.T) {
 // sweep finds tenants with due events, and takes expired jobs and all of theirs away.
 func (m *outboxModel) sweep(ctx context.Context, t *rapid.T) {
 	for _, j := range m.jobs {
-		if j.expires > 0 && m.now >= j.expires {
-			j.gone = true
+		if !j.gone && j.expires > 0 && m.now >= j.expires {
+			j.gone, j.untold, j.waits = true, len(j.events)-j.head, 0
+			j.head, j.due = len(j.events), m.now
 		}
 	}
 	s, err := m.st.sweep(ctx, []string{m.tenant})
@@ -333,12 +399,12 @@ func (m *outboxModel) drain(ctx context.Context, t *rapid.T) {
 		}
 		m.now = max(m.now, p[0].due)
 		m.sweep(ctx, t)
-		got, _, err := m.st.ClaimDeliveries(ctx, Claim{Tenant: m.tenant, Most: 10, PerReceiver: 10})
+		got, err := m.st.ClaimDeliveries(ctx, Claim{Tenant: m.tenant, Most: 10, PerReceiver: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range got {
-			if s, err := m.st.SettleDelivery(ctx, &got[i], Result{Outcome: OutcomeDelivered, Status: 200}); err != nil || s.State != EventDelivered {
+		for i := range got.Deliveries {
+			if s, err := m.st.SettleDelivery(ctx, &got.Deliveries[i], Result{Outcome: OutcomeDelivered, Status: 200}); err != nil || s.State != EventDelivered {
 				t.Fatalf("%+v, %v", s, err)
 			}
 		}
@@ -352,6 +418,7 @@ func (m *outboxModel) drain(ctx context.Context, t *rapid.T) {
 // reread takes over what the store says of a job, once its events are settled in their order.
 func (m *outboxModel) reread(ctx context.Context, t *rapid.T, j *modelJob) {
 	if j.gone {
+		j.untold = 0 // the claim has told
 		return
 	}
 	got, err := m.st.WebhookEvents(ctx, j.ref)

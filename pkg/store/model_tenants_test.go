@@ -123,12 +123,27 @@ func (m *tenantModel) create(ctx context.Context, t *rapid.T) {
 func (m *tenantModel) change(ctx context.Context, t *rapid.T) {
 	c, want := m.draw(t), crawl.CodeNotFound
 	was, ok := m.tenants[c.Name]
+	// What was read: nothing, what is kept, or what is not kept any more or not yet.
+	switch rapid.IntRange(0, 3).Draw(t, "read") {
+	case 0:
+	case 1:
+		off := rapid.SampledFrom([]time.Duration{-time.Hour, -time.Millisecond, time.Millisecond}).Draw(t, "off")
+		c.UpdatedAt = was.UpdatedAt.Add(off)
+	default:
+		c.UpdatedAt = was.UpdatedAt
+	}
 	if ok {
 		want = ""
+		if !c.UpdatedAt.IsZero() && !c.UpdatedAt.Equal(was.UpdatedAt) {
+			want = crawl.CodeWrongState
+		}
 	}
 	got, err := m.store(t).ChangeTenant(ctx, c)
 	if wantOutcome(t, err, want) {
 		c.CreatedAt, c.UpdatedAt = was.CreatedAt, m.at()
+		if next := was.UpdatedAt.Add(time.Millisecond); next.After(c.UpdatedAt) {
+			c.UpdatedAt = next
+		}
 		m.keepTenant(t, c, got)
 	}
 }

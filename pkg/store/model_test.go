@@ -446,12 +446,12 @@ func (m *model) send(ctx context.Context, t *rapid.T, s *modelSlice, c Commit, r
 func (m *model) apply(c Commit) Committed {
 	switch {
 	case c.Accepted != nil:
+		m.bytes += c.Accepted.Page.Bytes // read, whatever becomes of it
 		if first, ok := m.claims[c.Accepted.Page.URL]; ok {
 			m.skipped++
 			return Committed{Alias, first}
 		}
 		m.accepted++
-		m.bytes += c.Accepted.Page.Bytes
 		seq := m.accepted
 		m.claims[c.Accepted.Page.URL] = seq
 		m.sources = append(m.sources, c.Item.URL)

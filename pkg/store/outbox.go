@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -96,6 +97,28 @@ type Claim struct {
 	PerReceiver int
 	// Receivers are the events in flight to each receiver, by [Delivery.Receiver].
 	Receivers map[string]int
+	// Waiting are receivers of an earlier [Claimed.Waiting] that have room now: what waits for
+	// them is claimed first, in the order in which it was due.
+	Waiting []string
+}
+
+// Claimed is what a claim came to.
+type Claimed struct {
+	Deliveries []Delivery
+	More       bool // others may be due now
+	// Waiting are receivers that due events of the tenant were not claimed for, because so many
+	// as may be are in flight there. Who asks again when there is room, and names the receiver,
+	// gets them at once; unasked they come seconds later.
+	Waiting []string
+	// Expired are jobs that were to be removed before all of their events were settled. Each is
+	// reported once; that report is lost with the answer of its claim.
+	Expired []ExpiredEvents
+}
+
+// ExpiredEvents are the events of a job that can no longer be delivered.
+type ExpiredEvents struct {
+	JobID string
+	Count int // at least 1; the last try of one of them may have been in flight
 }
 
 // Receiver names the host that a delivery goes to, as [crawl.URL.PolitenessHost] does.
@@ -108,33 +131,52 @@ func (d *Delivery) Receiver() string {
 }
 
 // ClaimDeliveries claims events of a tenant that are due, for the caller alone and for
-// [DeliveryClaim]. Those of one job come in their order, one at a time. more says that others
-// may be due now. A claim whose answer was lost ends as that of a killed worker.
-func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) (claimed []Delivery, more bool, err error) {
+// [DeliveryClaim]. Those of one job come in their order, one at a time. A claim whose answer
+// was lost ends as that of a killed worker.
+func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) (Claimed, error) {
 	claim := rand.Text()
-	args := []any{s.now(), claim, c.Most, c.PerReceiver}
-	for host, n := range c.Receivers {
-		args = append(args, host, n)
-	}
-	a, err := s.one(ctx, deliverScript, []string{rootKey(c.Tenant)}, args...)
+	a, err := s.one(ctx, deliverScript, []string{rootKey(c.Tenant)}, claimArgs(s.now(), claim, &c)...)
 	if err != nil {
-		return nil, false, err
+		return Claimed{}, err
+	}
+	out := Claimed{More: num(a[1]) == 1}
+	waiting, _ := a[2].([]any)
+	for _, host := range waiting {
+		out.Waiting = append(out.Waiting, str(host))
+	}
+	expired, _ := a[3].([]any)
+	for ; len(expired) >= 2; expired = expired[2:] {
+		out.Expired = append(out.Expired, ExpiredEvents{JobID: str(expired[0]), Count: int(num(expired[1]))})
 	}
 	now := time.UnixMilli(num(a[0])).UTC()
-	for rest := a[2:]; len(rest) >= 9; rest = rest[9:] {
+	for rest := a[4:]; len(rest) >= 9; rest = rest[9:] {
 		d := Delivery{
 			Job: crawl.JobRef{Tenant: c.Tenant, ID: str(rest[0])}, Try: int(num(rest[5])), Now: now,
 			URL: str(rest[6]), Secret: crawl.Secret(str(rest[7])), claim: claim,
 		}
 		job, err := decodeSnapshot(d.Job, str(rest[8]))
 		if err != nil {
-			return claimed, false, err
+			return out, err
 		}
 		d.EventID = eventID(str(rest[1]), num(rest[2]))
 		d.Event = crawl.NewEvent(crawl.EventType(str(rest[3])), time.UnixMilli(num(rest[4])), &job)
-		claimed = append(claimed, d)
+		out.Deliveries = append(out.Deliveries, d)
 	}
-	return claimed, num(a[1]) == 1, nil
+	return out, nil
+}
+
+// claimArgs are the arguments of deliver.lua.
+func claimArgs(now any, claim string, c *Claim) []any {
+	args := []any{now, claim, c.Most, c.PerReceiver}
+	for _, host := range c.Waiting {
+		args = append(args, host, c.Receivers[host], 1)
+	}
+	for host, n := range c.Receivers {
+		if !slices.Contains(c.Waiting, host) {
+			args = append(args, host, n, 0)
+		}
+	}
+	return args
 }
 
 // eventID names event n of a webhook. It is made of the webhook's own id and not of the

@@ -16,15 +16,22 @@ func hook(n *NewJob, url string) {
 	n.Plan.Webhook = &crawl.Webhook{URL: url, Events: crawl.EventTypes}
 }
 
-// claimed claims what is due of the tenant, and settles it as delivered.
+// claimed claims what is due.
+func (f *fixture) claimed(t *testing.T, c Claim) Claimed {
+	t.Helper()
+	got, err := f.ClaimDeliveries(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// delivered claims what is due of the tenant, and settles it as delivered.
 func (f *fixture) delivered(t *testing.T) []Delivery {
 	t.Helper()
 	var all []Delivery
 	for {
-		got, _, err := f.ClaimDeliveries(t.Context(), Claim{Tenant: f.tenant, Most: 100, PerReceiver: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := f.claimed(t, Claim{Tenant: f.tenant, Most: 100, PerReceiver: 100}).Deliveries
 		if len(got) == 0 {
 			return all
 		}
@@ -158,35 +165,92 @@ func TestCancelIsOneEventJOB11(t *testing.T) {
 // Events go with their job, however it goes, delivered or not.
 func TestEventsGoWithTheJob(t *testing.T) {
 	onEach(t, func(t *testing.T, f *fixture) {
-		for _, remove := range []func(t *testing.T, j crawl.JobRef){
-			func(t *testing.T, j crawl.JobRef) {
+		for expires, remove := range map[bool]func(t *testing.T, j crawl.JobRef){
+			false: func(t *testing.T, j crawl.JobRef) {
 				if err := f.Delete(t.Context(), j); err != nil {
 					t.Fatal(err)
 				}
 			},
-			func(t *testing.T, _ crawl.JobRef) { f.pass(time.Hour); f.heal(t) },
+			true: func(t *testing.T, _ crawl.JobRef) { f.pass(time.Hour); f.heal(t) },
 		} {
 			n := f.job(t, "", 1)
 			hook(&n, "http://r.test/")
 			f.create(t, n)
 			f.finish(t, n.Job)
-			late, _, err := f.ClaimDeliveries(t.Context(), Claim{Tenant: f.tenant, Most: 1, PerReceiver: 1})
-			if err != nil || len(late) != 1 {
-				t.Fatalf("%+v, %v", late, err)
+			waits := f.job(t, "", 1)
+			hook(&waits, "http://r.test/")
+			f.create(t, waits)
+			f.finish(t, waits.Job)
+			c := f.claimed(t, Claim{Tenant: f.tenant, Most: 1, PerReceiver: 1})
+			if len(c.Deliveries) != 1 {
+				t.Fatalf("%+v", c)
 			}
+			f.claimed(t, Claim{Tenant: f.tenant, Most: 1, PerReceiver: 1, Receivers: map[string]int{"r.test": 1}})
+			late := c.Deliveries
 			remove(t, n.Job)
-			_, err = f.WebhookEvents(t.Context(), n.Job)
+			remove(t, waits.Job)
+			f.removed(t, expires, n.Job.ID, waits.Job.ID)
+			_, err := f.WebhookEvents(t.Context(), n.Job)
 			wantCode(t, err, crawl.CodeExpired)
 			if s, err := f.SettleDelivery(t.Context(), &late[0], Result{Outcome: OutcomeRetry}); err != nil || !s.Stale {
 				t.Errorf("a late try settled %+v, %v", s, err)
 			}
-			left, err := f.rdb.Exists(t.Context(), rootKey(f.tenant)+":outbox", jobKey(n.Job)+":webhook").Result()
+			left, err := f.rdb.Exists(t.Context(), rootKey(f.tenant)+":outbox", rootKey(f.tenant)+":outbox:r.test", jobKey(n.Job)+":webhook").Result()
 			if err != nil || left != 0 {
 				t.Errorf("%d keys are left, %v", left, err)
 			}
 		}
 		_, err := f.WebhookEvents(t.Context(), crawl.JobRef{Tenant: f.tenant, ID: crawl.NewJobID(f.tenant, "")})
 		wantCode(t, err, crawl.CodeNotFound)
+	})
+}
+
+// removed checks what the next claim says of the undelivered events of jobs that were removed:
+// all is reported, once, of those whose retention was over, and nothing of a deleted one.
+func (f *fixture) removed(t *testing.T, expired bool, ids ...string) {
+	t.Helper()
+	want := map[string]int{}
+	for _, id := range ids {
+		if expired {
+			want[id] = 2
+		}
+	}
+	got := map[string]int{}
+	for range 2 {
+		c := f.claimed(t, Claim{Tenant: f.tenant, Most: 9, PerReceiver: 9, Waiting: []string{"r.test"}})
+		for _, e := range c.Expired {
+			got[e.JobID] += e.Count
+		}
+		if len(c.Deliveries) != 0 || c.More || len(c.Waiting) != 0 {
+			t.Errorf("claimed %+v", c)
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("expired -want +got:\n%s", d)
+	}
+}
+
+// What nobody was told of within the retention is reported before the sweep comes, too, and
+// then the list says why.
+func TestExpiredBeforeTheSweep(t *testing.T) {
+	onEach(t, func(t *testing.T, f *fixture) {
+		n := f.job(t, "", 1)
+		hook(&n, "http://r.test/")
+		f.create(t, n)
+		f.finish(t, n.Job)
+		f.pass(time.Hour)
+		f.removed(t, true, n.Job.ID)
+		e, err := f.WebhookEvents(t.Context(), n.Job)
+		if err != nil || len(e) != 2 {
+			t.Fatal(e, err)
+		}
+		for _, e := range e {
+			if e.State != EventFailed || !strings.Contains(e.Error, "retention") || !e.NextAt.IsZero() {
+				t.Errorf("listed as %+v", e)
+			}
+		}
+		f.heal(t)
+		f.removed(t, false, n.Job.ID)
 	})
 }
 
@@ -212,12 +276,15 @@ func TestNobodyToTell(t *testing.T) {
 // Hundreds of events for a receiver that has enough in flight do not hide those for another.
 func TestBusyReceiver(t *testing.T) {
 	onEach(t, func(t *testing.T, f *fixture) {
+		var order []crawl.JobRef
 		for i := range 251 {
 			n := f.job(t, "", 1)
 			n.Quota.MaxRunning = 300
 			hook(&n, "http://busy.test/")
 			if i == 250 {
 				hook(&n, "http://free.test/")
+			} else {
+				order = append(order, n.Job)
 			}
 			f.create(t, n)
 			if _, err := f.Cancel(t.Context(), n.Job); err != nil {
@@ -228,24 +295,61 @@ func TestBusyReceiver(t *testing.T) {
 		c := Claim{Tenant: f.tenant, Most: 4, PerReceiver: 2, Receivers: map[string]int{"busy.test": 2}}
 		calls := 0
 		for more := true; more; calls++ {
-			var got []Delivery
-			var err error
-			if got, more, err = f.ClaimDeliveries(t.Context(), c); err != nil || calls > 5 {
-				t.Fatalf("call %d: %v", calls, err)
+			got := f.claimed(t, c)
+			more = got.More
+			if calls > 5 || !cmp.Equal(got.Waiting, []string{"busy.test"}) {
+				t.Fatalf("call %d: events wait for %v", calls, got.Waiting)
 			}
-			for _, d := range got {
+			for _, d := range got.Deliveries {
 				if d.Receiver() != "free.test" || more {
 					t.Errorf("claimed for %s (more: %v)", d.Receiver(), more)
 				}
 			}
-			if len(got) == 1 {
+			if len(got.Deliveries) == 1 {
 				break
 			}
 		}
-		f.pass(3 * time.Second)
-		c.Receivers = nil
-		if got, more, err := f.ClaimDeliveries(t.Context(), c); err != nil || len(got) != 2 || !more {
-			t.Errorf("once the receiver has room: %d, more %v, %v", len(got), more, err)
+		// Without any time passing, all of them are there for who has room and asks for them.
+		for i, want := range order {
+			c := Claim{Tenant: f.tenant, Most: 4, PerReceiver: 1, Waiting: []string{"busy.test"}}
+			got := f.claimed(t, c)
+			if len(got.Deliveries) != 1 || got.Deliveries[0].Job != want || (len(got.Waiting) == 1) != (i < len(order)-1) {
+				t.Fatalf("event %d: %d claimed, events wait for %v", i, len(got.Deliveries), got.Waiting)
+			}
+			if i == 0 {
+				// Given back, it goes again.
+				if _, err := f.SettleDelivery(t.Context(), &got.Deliveries[0], Result{Outcome: OutcomeRelease}); err != nil {
+					t.Fatal(err)
+				}
+				got = f.claimed(t, Claim{Tenant: f.tenant, Most: 1, PerReceiver: 1})
+			}
+			if s, err := f.SettleDelivery(t.Context(), &got.Deliveries[0], Result{Outcome: OutcomeDelivered}); err != nil || s.Stale {
+				t.Fatal(s, err)
+			}
+		}
+	})
+}
+
+// A worker that never names the receiver finds what waits for it all the same, some time later.
+func TestWaitingIsFoundUnasked(t *testing.T) {
+	onEach(t, func(t *testing.T, f *fixture) {
+		n := f.job(t, "", 1)
+		hook(&n, "http://busy.test/")
+		f.create(t, n)
+		f.finish(t, n.Job)
+		c := Claim{Tenant: f.tenant, Most: 1, PerReceiver: 1, Receivers: map[string]int{"busy.test": 1}}
+		if got := f.claimed(t, c); len(got.Deliveries) != 0 || len(got.Waiting) != 1 {
+			t.Fatalf("%+v", got)
+		}
+		f.pass(10 * time.Second)
+		if s := f.heal(t); len(s.Outbox) != 1 {
+			t.Error("the sweep does not find it")
+		}
+		if got := f.delivered(t); len(got) != 2 {
+			t.Errorf("%d delivered", len(got))
+		}
+		if n := f.rdb.Exists(t.Context(), rootKey(f.tenant)+":outbox:busy.test").Val(); n != 0 {
+			t.Error("it still waits")
 		}
 	})
 }
@@ -260,9 +364,9 @@ func TestSweepFindsTheNextTry(t *testing.T) {
 		if s := f.heal(t); !cmp.Equal(s.Outbox, []string{f.tenant}) {
 			t.Errorf("found %v", s.Outbox)
 		}
-		got, _, err := f.ClaimDeliveries(t.Context(), Claim{Tenant: f.tenant, Most: 1, PerReceiver: 1})
-		if err != nil || len(got) != 1 {
-			t.Fatal(got, err)
+		got := f.claimed(t, Claim{Tenant: f.tenant, Most: 1, PerReceiver: 1}).Deliveries
+		if len(got) != 1 {
+			t.Fatal(got)
 		}
 		if s, err := f.SettleDelivery(t.Context(), &got[0], Result{Outcome: OutcomeRetry, After: 10 * time.Second, Status: 302}); err != nil || s.Due {
 			t.Errorf("%+v, %v", s, err)

@@ -199,6 +199,26 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// A full Redis frees what is over by itself: the sweep's first write for a job that needs to
+// be rung would be refused, and with it the end of those behind it.
+func TestFullIsFreed(t *testing.T) {
+	t.Parallel()
+	r := crawltest.Private(t)
+	f := newFixture(t, &crawltest.Redis{Client: r.Client})
+	waiting, over := f.job(t, "waiting", 2), f.job(t, "over", 1)
+	over.Plan.Retention = 2 * time.Minute
+	f.create(t, waiting) // and nobody answers its ring
+	f.create(t, over)
+	f.finish(t, over.Job)
+	f.pass(3 * time.Minute)
+	if err := r.Client.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := f.Sweep(t.Context()); err != nil || s.Expired != 1 || len(s.Rings) == 0 {
+		t.Errorf("swept %+v, %v", s, err)
+	}
+}
+
 // With Options.Replicas a submission is answered only when so many have it, and a
 // second try with the same key is, too.
 func TestReplicas(t *testing.T) {
@@ -221,5 +241,48 @@ func TestReplicas(t *testing.T) {
 	}
 	if c := f.create(t, f.job(t, "other", 1)); c.Replayed {
 		t.Errorf("a new job: %+v", c)
+	}
+}
+
+// JOB-17: a Redis that drops what it likes when it is full drops jobs, without a word.
+func TestEvictionIsNotReady(t *testing.T) {
+	t.Parallel()
+	r := crawltest.Private(t, "--maxmemory", "100mb", "--maxmemory-policy", "noeviction")
+	s := New(r.Client, Options{})
+	for _, tc := range []struct {
+		setting, value string
+		ready          bool
+	}{
+		{"maxmemory-policy", "noeviction", true},
+		{"maxmemory-policy", "allkeys-lru", false},
+		{"maxmemory-policy", "volatile-ttl", false},
+		{"maxmemory", "0", true}, // nothing is dropped where there is no bound
+	} {
+		if err := r.Client.ConfigSet(t.Context(), tc.setting, tc.value).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Ready(t.Context()); (err == nil) != tc.ready || err != nil && !strings.Contains(err.Error(), tc.value) {
+			t.Errorf("with %s %s: %v", tc.setting, tc.value, err)
+		}
+	}
+}
+
+// JOB-23: what a clock is ahead by is only what the way to Redis and back cannot hide.
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	asked := time.Now()
+	for _, tc := range []struct {
+		theirs, took, want time.Duration
+	}{
+		{0, 0, 0},
+		{10 * time.Millisecond, 20 * time.Millisecond, 0},
+		{15 * time.Millisecond, 20 * time.Millisecond, 0},
+		{90 * time.Second, 0, 90 * time.Second},
+		{-90 * time.Second, 2 * time.Millisecond, -90*time.Second - time.Millisecond},
+		{90 * time.Second, 100 * time.Second, 0},
+	} {
+		if got := ahead(asked.Add(tc.theirs), asked, asked.Add(tc.took)); got != tc.want {
+			t.Errorf("%+v: %v", tc, got)
+		}
 	}
 }

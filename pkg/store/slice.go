@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"example.com/trawl/pkg/crawl"
 )
 
@@ -19,6 +21,9 @@ type Slice struct {
 	Job  crawl.JobRef
 	Gen  int64
 	Plan crawl.Plan
+	// Ahead is how far the store's clock is before this process's; zero where they agree as
+	// far as can be told. Whatever is recorded has the store's time (JOB-23).
+	Ahead time.Duration
 }
 
 // The times that a slice lives by. They stand in scripts/include/job.lua too; a
@@ -47,18 +52,35 @@ func (s *Store) keys(j crawl.JobRef) []string { return []string{rootKey(j.Tenant
 // doubled, or nothing is due: it dies out, and the task is done.
 func (s *Store) Begin(ctx context.Context, ring crawl.Ring) (*Slice, []crawl.Ring, error) {
 	// The nonce makes a begin that the client sent twice one slice.
-	a, err := s.one(ctx, beginScript, s.keys(ring.JobRef), s.now(), ring.ID, rand.Text())
-	if err != nil {
+	c := &call{script: beginScript, keys: s.keys(ring.JobRef), args: []any{s.now(), ring.ID, rand.Text()}}
+	var clock *redis.TimeCmd
+	asked := time.Now()
+	if err := s.run(ctx, func(p redis.Pipeliner) { clock = p.Time(ctx) }, c); err != nil {
 		return nil, nil, err
 	}
+	a := array(c.cmd)
 	if num(a[0]) == 0 {
 		return nil, nil, nil
 	}
 	sl := &Slice{Job: ring.JobRef, Gen: num(a[0])}
+	if theirs, err := clock.Result(); err == nil && s.o.Now == nil {
+		sl.Ahead = ahead(theirs, asked, time.Now())
+	}
 	if err := json.Unmarshal([]byte(str(a[1])), &sl.Plan); err != nil {
 		return nil, nil, fmt.Errorf("store: plan of job %s: %w", ring.ID, err)
 	}
 	return sl, rings(ring.Tenant, a[2:]), nil
+}
+
+// ahead compares the store's clock, asked for and answered at times of ours, with ours. What
+// the way there and back can hide is no difference.
+func ahead(theirs, asked, answered time.Time) time.Duration {
+	half := answered.Sub(asked) / 2
+	d := theirs.Sub(asked.Add(half))
+	if d.Abs() <= half+time.Millisecond {
+		return 0
+	}
+	return d
 }
 
 // Renewed is what a renewal brings.

@@ -24,6 +24,10 @@ type Options struct {
 	Replicas int
 	// Now replaces Redis time in tests, as ms since the epoch; nil in production.
 	Now func() int64
+	// Sweeps says which tenants [Store.Sweep] visits, for tests that share a Redis: a sweep by
+	// another test's clock would end their jobs, and its rings go to that test's queue. Nil
+	// in production: all of them.
+	Sweeps func(tenant string) bool
 	// Logger is where defects are told that no caller can act on; nil discards.
 	Logger *slog.Logger
 }
@@ -248,12 +252,22 @@ func (s *Store) Ready(ctx context.Context) error {
 		return nil //nolint:nilerr // INFO memory is optional: an embedded server lacks it
 	}
 	var used, limit int64
+	policy := "noeviction"
 	for line := range strings.Lines(info) {
 		if v, ok := strings.CutPrefix(line, "used_memory:"); ok {
 			used, _ = strconv.ParseInt(strings.TrimSpace(v), 10, 64)
 		}
 		if v, ok := strings.CutPrefix(line, "maxmemory:"); ok {
 			limit, _ = strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+		}
+		if v, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
+			policy = strings.TrimSpace(v)
+		}
+	}
+	if limit > 0 && policy != "noeviction" {
+		return &crawl.Fault{
+			Code: crawl.CodeOverloaded, RetryAfter: 30 * time.Second,
+			Message: "Redis may drop jobs when it is full: set its maxmemory-policy to noeviction, not " + policy + ".",
 		}
 	}
 	// 95 %: what the running jobs still write must find room when new ones are refused.

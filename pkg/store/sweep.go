@@ -44,6 +44,9 @@ func (s *Store) Sweep(ctx context.Context) (Swept, error) {
 	if err != nil {
 		return Swept{}, fault(err)
 	}
+	if s.o.Sweeps != nil {
+		tenants = slices.DeleteFunc(tenants, func(t string) bool { return !s.o.Sweeps(t) })
+	}
 	return s.sweep(ctx, s.awake(tenants))
 }
 

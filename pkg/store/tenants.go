@@ -101,8 +101,8 @@ func (s *Store) Tenants(ctx context.Context, after string, limit int) (TenantPag
 		page.Next = str(a[i])
 		t, err := decodeTenant(page.Next, a[i+1])
 		if err != nil {
-			s.o.Logger.ErrorContext(ctx, "the record of a tenant is lost or broken: create or change it anew",
-				slog.String("tenant", page.Next), slog.Any("error", err))
+			s.o.Logger.ErrorContext(ctx, "the record of a tenant is lost or broken: remove in Redis what is left of it, and create it anew",
+				slog.String("tenant", page.Next), slog.String("key", tenantKey(page.Next)), slog.Any("error", err))
 			continue
 		}
 		page.Tenants = append(page.Tenants, t)
@@ -131,22 +131,34 @@ func (s *Store) CreateTenant(ctx context.Context, t crawl.Tenant) (crawl.Tenant,
 }
 
 // ChangeTenant replaces what is kept of a tenant, but for when it was created, and answers
-// it. Of two calls at once either may be the later one, which holds. It works although Redis
-// is full, so that a tenant that filled it can be suspended. Faults: not_found, unavailable. Its
-// quota is as with [Store.CreateTenant].
+// it. t.UpdatedAt is the one that was read with what t was made of: if another change came in
+// between, it is refused, so that of two at once none undoes the other; zero expects nothing,
+// and the later one holds. The UpdatedAt that is answered is the store's time, and later than
+// that of every change before. It works although Redis is full, so that a tenant that filled
+// it can be suspended. Faults: not_found, wrong_state (read the tenant and change it again),
+// unavailable. Its quota is as with [Store.CreateTenant].
 func (s *Store) ChangeTenant(ctx context.Context, t crawl.Tenant) (crawl.Tenant, error) {
 	record, err := tenantArgs(t)
 	if err != nil {
 		return crawl.Tenant{}, err
 	}
-	a, err := s.one(ctx, tenantChangeScript, []string{tenantKey(t.Name)}, append([]any{s.now()}, record...)...)
+	read := ""
+	if !t.UpdatedAt.IsZero() {
+		read = strconv.FormatInt(t.UpdatedAt.UnixMilli(), 10)
+	}
+	args := append([]any{s.now(), rand.Text(), read}, record...)
+	a, err := s.one(ctx, tenantChangeScript, []string{tenantKey(t.Name)}, args...)
 	if err != nil {
 		return crawl.Tenant{}, err
 	}
-	if len(a) == 0 {
+	switch str(a[0]) {
+	case "absent":
 		return crawl.Tenant{}, noTenant(t.Name)
+	case "stale":
+		return crawl.Tenant{}, crawl.Faultf(crawl.CodeWrongState,
+			"Tenant %q was changed since it was read. Read it again, and change what it is now.", t.Name)
 	}
-	return decodeTenant(t.Name, a)
+	return decodeTenant(t.Name, a[1])
 }
 
 // Keys lists the keys of a tenant that are neither revoked nor expired, the oldest first.

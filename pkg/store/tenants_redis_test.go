@@ -46,8 +46,13 @@ func TestTenantResent(t *testing.T) {
 		if err != nil || !created.Suspended {
 			t.Fatalf("created %+v, %v", created, err)
 		}
-		if changed, err := lossy.ChangeTenant(t.Context(), crawl.Tenant{Name: f.tenant}); err != nil || changed.Suspended {
-			t.Fatalf("changed %+v, %v", changed, err)
+		for range 2 {
+			created.Suspended = false
+			changed, err := lossy.ChangeTenant(t.Context(), created)
+			if err != nil || changed.Suspended || !changed.UpdatedAt.Equal(created.UpdatedAt.Add(time.Millisecond)) {
+				t.Fatalf("changed %+v, %v: once and not refused", changed, err)
+			}
+			created = changed
 		}
 		n := NewKey{Tenant: f.tenant, Digest: digest(), Label: "x", ExpiresAt: f.at().Add(time.Hour)}
 		k, err := lossy.AddKey(t.Context(), n)
@@ -287,7 +292,12 @@ func TestTenantsOfAFullRedis(t *testing.T) {
 		t.Errorf("revoked: %v", err)
 	}
 	f.wantAuthenticated(t, n.Digest, "")
-	got, err := f.ChangeTenant(t.Context(), crawl.Tenant{Name: tenant, Sources: []string{}, Suspended: true})
+	read, err := f.Tenant(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read.Sources, read.Suspended = []string{}, true
+	got, err := f.ChangeTenant(t.Context(), read)
 	if err != nil || !got.Suspended || got.Sources == nil {
 		t.Errorf("suspended %+v, %v", got, err)
 	}

@@ -110,7 +110,9 @@ func TestTenantRecord(t *testing.T) {
 				if want.Suspended {
 					want.Sources = []string{"c.test"}
 				}
-				got, err = f.ChangeTenant(t.Context(), want)
+				change := want
+				change.CreatedAt, change.UpdatedAt = time.UnixMilli(1), got.UpdatedAt // that which was read
+				got, err = f.ChangeTenant(t.Context(), change)
 				if d := cmp.Diff(want, got); d != "" || err != nil {
 					t.Fatalf("changed: %v (-want +got):\n%s", err, d)
 				}
@@ -151,13 +153,20 @@ func TestTenantFaults(t *testing.T) {
 			return err
 		}
 		create := func() error { return second(f.CreateTenant(ctx, crawl.Tenant{Name: a, Suspended: true})) }
-		change := func() error { return second(f.ChangeTenant(ctx, crawl.Tenant{Name: nobody})) }
+		change := func(name string, read time.Time) func() error {
+			return func() error {
+				return second(f.ChangeTenant(ctx, crawl.Tenant{Name: name, Suspended: true, UpdatedAt: read}))
+			}
+		}
 		cases := map[string]faultCase{
 			"unknown key":           {authenticate, crawl.CodeUnauthenticated},
 			"no tenant":             {func() error { return second(f.Tenant(ctx, nobody)) }, crawl.CodeNotFound},
 			"empty name":            {func() error { return second(f.Tenant(ctx, "")) }, crawl.CodeNotFound},
 			"create twice":          {create, crawl.CodeTenantExists},
-			"change nobody":         {change, crawl.CodeNotFound},
+			"change nobody":         {change(nobody, time.Time{}), crawl.CodeNotFound},
+			"change what nobody is": {change(nobody, past), crawl.CodeNotFound},
+			"change an older one":   {change(a, before.UpdatedAt.Add(-time.Millisecond)), crawl.CodeWrongState},
+			"change a later one":    {change(a, before.UpdatedAt.Add(time.Millisecond)), crawl.CodeWrongState},
 			"keys of nobody":        {func() error { return second(f.Keys(ctx, nobody)) }, crawl.CodeNotFound},
 			"add to nobody":         {add(NewKey{Tenant: nobody, Digest: digest()}), crawl.CodeNotFound},
 			"add an expired one":    {add(NewKey{Tenant: a, Digest: digest(), ExpiresAt: past}), crawl.CodeInvalid},
@@ -491,6 +500,46 @@ func TestCreateTenantOnce(t *testing.T) {
 		kept, err := f.Tenant(t.Context(), f.tenant)
 		if d := cmp.Diff([]crawl.Tenant{kept}, created); d != "" || err != nil {
 			t.Errorf("%v (-kept +created):\n%s", err, d)
+		}
+	})
+}
+
+// Of many at once that change what they read one does. Every change is later than all before
+// it, also within a millisecond and by a clock that goes back.
+func TestChangeTenantOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, f *fixture) {
+		tenant := f.newTenant(t)
+		for range 3 {
+			read, err := f.Tenant(t.Context(), tenant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			type answer struct {
+				tenant crawl.Tenant
+				err    error
+			}
+			answers := make(chan answer, 8)
+			for i := range cap(answers) {
+				change := read
+				change.Quota.MaxPages = read.Quota.MaxPages + int64(i) + 1
+				go func() {
+					changed, err := f.ChangeTenant(t.Context(), change)
+					answers <- answer{changed, err}
+				}()
+			}
+			var changed []crawl.Tenant
+			for range cap(answers) {
+				if a := crawltest.Receive(t, time.Minute, "answer", answers); a.err == nil {
+					changed = append(changed, a.tenant)
+				} else {
+					wantCode(t, a.err, crawl.CodeWrongState)
+				}
+			}
+			kept, err := f.Tenant(t.Context(), tenant)
+			if d := cmp.Diff([]crawl.Tenant{kept}, changed); d != "" || err != nil || !kept.UpdatedAt.After(read.UpdatedAt) {
+				t.Errorf("%v, %v after %v (-kept +changed):\n%s", err, kept.UpdatedAt, read.UpdatedAt, d)
+			}
+			f.pass(-time.Hour)
 		}
 	})
 }

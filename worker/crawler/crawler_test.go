@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,11 +34,13 @@ type bench struct {
 func newBench(t *testing.T, r *crawltest.Redis) *bench {
 	t.Helper()
 	name := "crawl-" + crawltest.Random()
-	return &bench{
-		redis: r, store: store.New(r.Client, store.Options{}), bell: queue.NewDoorbellOn(r.Client, name), queue: name,
-		tenant: crawltest.Tenant(t),
-	}
+	b := &bench{redis: r, bell: queue.NewDoorbellOn(r.Client, name), queue: name, tenant: crawltest.Tenant(t)}
+	b.store = store.New(r.Client, store.Options{Sweeps: b.own})
+	return b
 }
+
+// own reports whether a tenant is one of the test: Tenant makes names that none other begins.
+func (b *bench) own(tenant string) bool { return strings.HasPrefix(tenant, b.tenant) }
 
 // unknown has the store forget what it was told of a site's port when that was another
 // test's: robots.txt is kept for a day.
@@ -48,8 +51,12 @@ func (b *bench) unknown(t *testing.T, s *crawltest.Site) {
 		t.Fatal(err)
 	}
 	key := "{h:" + u.PolitenessHost() + "}:robots:" + u.Scheme()
-	for _, product := range []string{":trawl", ":testbot"} { // of workers here
-		if err := b.redis.Client.Del(t.Context(), key+product).Err(); err != nil {
+	keys, err := b.redis.Client.Keys(t.Context(), key+":*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if err := b.redis.Client.Del(t.Context(), key).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -319,9 +319,9 @@ func TestNoWayInByRobots(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]func(*fence) string{
 		"literal":  func(f *fence) string { return "http://127.0.0.1:" + f.other + "/robots.txt" },
-		"metadata": func(*fence) string { return "http://169.254.169.254/latest/" },
+		"metadata": func(*fence) string { return "http://169.254.169.254/robots.txt" },
 		"name": func(f *fence) string {
-			return "http://" + f.inside("robots", dnstest.To("127.0.0.2")) + ":" + f.port + "/r"
+			return "http://" + f.inside("robots", dnstest.To("127.0.0.2")) + ":" + f.port + "/robots.txt"
 		},
 		"another port": func(f *fence) string { return "http://" + f.name + ":" + f.other + "/robots.txt" },
 		"rebinding": func(f *fence) string {

@@ -46,7 +46,7 @@ func TestPagesPerDay(t *testing.T) {
 		// The days of this test are what it says; the hours of each are as they are.
 		var days atomic.Int64
 		noon := (time.Now().UnixMilli()/dayMS+1)*dayMS + dayMS/2 - time.Now().UnixMilli()
-		b.store = store.New(r.Client, store.Options{Now: func() int64 {
+		b.store = store.New(r.Client, store.Options{Sweeps: b.own, Now: func() int64 {
 			return time.Now().UnixMilli() + noon + days.Load()*dayMS
 		}})
 		if _, err := b.store.SetQuota(t.Context(), b.tenant, crawl.Quota{PagesPerDay: limit}); err != nil {

@@ -2,6 +2,8 @@ package crawler
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,7 +58,18 @@ func agentOf(p *crawl.Plan, o *Options) agent {
 }
 
 // at names what a robots.txt says to the agent.
-func (a agent) at(u crawl.URL) string { return a.product + " " + u.Origin() }
+func (a agent) at(u crawl.URL) string { return a.key() + " " + u.Origin() }
+
+// key names the agent where robots.txt files are kept. What a server answers may depend on
+// all of the User-Agent, which a caller chooses: nobody is to choose it for others who
+// share the product token.
+func (a agent) key() string {
+	if a.name == "" {
+		return a.product
+	}
+	sum := sha256.Sum256([]byte(a.name))
+	return a.product + ":" + hex.EncodeToString(sum[:8])
+}
 
 // standing is how an origin stands with its robots.txt, as this process knows it.
 type standing struct {
@@ -126,7 +139,7 @@ func (b *robotsBook) ask(ctx context.Context, a agent, u crawl.URL) (standing, e
 
 func (b *robotsBook) settle(ctx context.Context, a agent, u crawl.URL) (standing, error) {
 	for {
-		r, err := b.store.ClaimRobots(ctx, u, a.product)
+		r, err := b.store.ClaimRobots(ctx, u, a.key())
 		if err != nil {
 			return standing{}, err
 		}
@@ -141,7 +154,7 @@ func (b *robotsBook) settle(ctx context.Context, a agent, u crawl.URL) (standing
 			if ctx.Err() != nil {
 				return standing{}, ctx.Err() // the claim runs out by itself
 			}
-			if r, err = b.store.LearnRobots(ctx, u, a.product, r.Claim, got); err != nil {
+			if r, err = b.store.LearnRobots(ctx, u, a.key(), r.Claim, got); err != nil {
 				return standing{}, err
 			}
 		}
@@ -234,12 +247,25 @@ func (b *robotsBook) get(ctx context.Context, a agent, u crawl.URL) (fetch.Raw, 
 	return raw, err
 }
 
-// mayHop asks where the robots.txt of an origin may lead: to what this worker may fetch, or
-// within the domain of the origin (to https, to www), whose pages it stands for. Anywhere
-// else a site could have us ask what the operator did not mean to be asked.
+// mayHop asks where the robots.txt of an origin may lead: within the origin, or else to what
+// can be nothing but such a file (it is asked for all tenants, whose own lists may be
+// narrower), where this worker may fetch it, or within the domain of the origin and on the
+// usual port (to https, to www), whose pages it stands for. Anywhere else a site could have
+// us ask what the operator did not mean to be asked, or find out what listens.
 func (b *robotsBook) mayHop(origin, to crawl.URL) error {
-	if b.sources.Allows(to) || to.Hostname() == origin.Hostname() {
+	if to.Origin() == origin.Origin() {
 		return nil
+	}
+	if to.RequestURI() != "/robots.txt" {
+		return crawl.Faultf(crawl.CodeSourceNotAllowed,
+			"It redirects to %s, which may not be fetched: elsewhere only /robots.txt is.", to)
+	}
+	usual := to.Port() == map[string]string{"http": "80", "https": "443"}[to.Scheme()]
+	if b.sources.Allows(to) || usual && to.Hostname() == origin.Hostname() {
+		return nil
+	}
+	if !usual {
+		return crawl.Faultf(crawl.CodeSourceNotAllowed, "It redirects to %s, which the workers may not fetch.", to)
 	}
 	own, err := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(origin.Hostname(), "."))
 	if its, errTo := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(to.Hostname(), ".")); err == nil && errTo == nil && own == its {

@@ -241,16 +241,18 @@ func TestRobotsCrawlDelay(t *testing.T) {
 // private address is not looked at, and forbids all (ROB-03).
 func TestRobotsRedirects(t *testing.T) {
 	t.Parallel()
-	rules := crawltest.NewSite(t, []byte("-- r.txt --\nUser-agent: *\nDisallow: /private\n"))
+	rules := crawltest.NewSite(t, []byte("-- robots.txt --\nUser-agent: *\nDisallow: /private\n-- r.txt --\n"))
 	for name, tt := range map[string]struct {
 		to      string
 		want    map[string]int
 		waiting bool
 	}{
-		"elsewhere":    {rules.URL + "/r.txt", map[string]int{"/robots.txt": 1, "/a": 1}, false},
+		"elsewhere":    {rules.URL + "/robots.txt", map[string]int{"/robots.txt": 1, "/a": 1}, false},
 		"in a circle":  {"/robots.txt", map[string]int{"/robots.txt": 1, "/a": 1, "/private": 1}, false},
 		"not a URL":    {"http://", map[string]int{"/robots.txt": 1, "/a": 1, "/private": 1}, false},
 		"to a private": {"http://127.0.0.2:1/robots.txt", map[string]int{"/robots.txt": 1}, true},
+		// It is asked for all tenants: one that may not fetch this could have it fetched.
+		"to what is none": {rules.URL + "/r.txt", map[string]int{"/robots.txt": 1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -275,6 +277,38 @@ func TestRobotsRedirects(t *testing.T) {
 			if d := cmp.Diff(tt.want, asked(s)); d != "" {
 				t.Errorf("requested (-want +got):\n%s", d)
 			}
+			if n := rules.Hits("/r.txt"); n > 0 {
+				t.Errorf("/r.txt elsewhere was requested %d times", n)
+			}
 		})
+	}
+}
+
+// What a server says may depend on the whole User-Agent, which a caller chooses: it counts
+// for that caller's jobs, and not for others that have the product token in common.
+func TestRobotsOfOneAgentAreNotAnothers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, crawltest.Any(t))
+	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			if strings.Contains(r.UserAgent(), "evil") {
+				w.WriteHeader(http.StatusForbidden) // which forbids nothing
+				return
+			}
+			_, _ = w.Write([]byte("User-agent: *\nDisallow: /private\n"))
+		}
+	}))
+	b.unknown(t, s)
+	b.worker(t, nil)
+	for _, tt := range []struct {
+		agent   string
+		skipped int64
+	}{{"Trawl/9 evil", 0}, {"Trawl/9 (+https://example.org)", 1}, {"", 1}} {
+		plan := obedient(list(1))
+		plan.UserAgent = tt.agent
+		j := b.ended(t, b.submit(t, plan, s.URL+"/private"), 30*time.Second)
+		if j.State != crawl.Completed || j.SkippedByReason[crawl.SkipRobots] != tt.skipped {
+			t.Errorf("as %q: ended as %+v", tt.agent, j)
+		}
 	}
 }

@@ -3,11 +3,13 @@ package crawler_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -423,4 +425,80 @@ func TestShutHost(t *testing.T) {
 	if r, err := b.store.Cancel(t.Context(), job); err != nil || r.State != crawl.Cancelled {
 		t.Errorf("cancel of a waiting job: %+v, %v", r, err)
 	}
+}
+
+// skewed is a desk whose clock is not this process's.
+type skewed struct {
+	*desk
+	ahead time.Duration
+}
+
+func (s *skewed) Begin(_ context.Context, r crawl.Ring) (*store.Slice, []crawl.Ring, error) {
+	return &store.Slice{Job: r.JobRef, Gen: 1, Plan: s.plan, Ahead: s.ahead}, nil, nil
+}
+
+// half is a fetcher to whom every other page fails.
+type half struct{ slow }
+
+func (h half) Fetch(_ context.Context, req fetch.Request) (fetch.Result, error) {
+	page := crawl.Page{URL: req.URL.String(), Status: http.StatusOK, FetchedAt: time.Now()}
+	if req.URL.Path() == "/fails" {
+		return fetch.Result{Page: page}, &crawl.Fault{Code: crawl.CodeTLS, Message: "It fails."}
+	}
+	return fetch.Result{Page: page, Final: req.URL}, nil
+}
+
+// JOB-23: records and failures have the time of the store, whatever this machine's clock says.
+func TestRecordsHaveTheStoresTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var commits []store.Commit
+		leased := false
+		d := &skewed{ahead: -90 * time.Second, desk: &desk{
+			exchange: func(x store.Exchange) store.Exchanged {
+				out := grantAll(x)
+				commits = append(commits, x.Commits...)
+				if x.Lease > 0 && !leased {
+					leased = true
+					out.Items = items("http://a.test/", "http://a.test/fails")
+				}
+				return out
+			},
+		}}
+		d.plan = crawl.Plan{
+			IgnoreRobots: true, Scope: "any", MaxPages: 100, Concurrency: 8, HostConcurrency: 8, Sources: []string{"*"},
+			Retention: time.Hour,
+		}
+		sources, err := crawl.ParseSources("*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := crawler.New(crawler.Options{
+			Store: d, Doorbell: d, Fetcher: half{}, Logger: slog.New(slog.DiscardHandler), Sources: sources,
+			Concurrency: 8, HostConcurrency: 8,
+		})
+		begun := time.Now()
+		if err := c.Serve(t.Context(), crawl.Ring{JobRef: crawl.JobRef{Tenant: "t", ID: crawl.NewJobID("t", "")}}); err != nil {
+			t.Error(err)
+		}
+		told := 0
+		for _, commit := range commits {
+			var at time.Time
+			switch {
+			case commit.Accepted != nil:
+				at = commit.Accepted.Page.FetchedAt
+			case commit.Failed != nil:
+				at = commit.Failed.At
+			default:
+				continue
+			}
+			told++
+			if late := at.Sub(begun); late < d.ahead || late > d.ahead+10*time.Second {
+				t.Errorf("recorded %v after the beginning, want about %v: %+v", late, d.ahead, commit)
+			}
+		}
+		if told != 2 {
+			t.Errorf("%d outcomes of %+v", told, commits)
+		}
+	})
 }

@@ -100,7 +100,9 @@ func (t *turn) visit(p *page) (r result) {
 		}
 	default:
 		t.c.trouble.worked(p.host.name)
-		t.accepted(p, &res, &r.commit)
+		if !t.accepted(p, &res, &r.commit) {
+			r.commit, r.back = store.Commit{Item: p.item}, true // half of its links are not the page
+		}
 	}
 	return r
 }
@@ -150,9 +152,12 @@ func (t *turn) skipped(p *page, hop hopRefusedError, c *store.Commit) {
 	}
 }
 
-func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) {
+// accepted records a page and judges its links. It reports false if it was broken off
+// before the last of them: thousands of links take seconds with the slowest of rules.
+func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) bool {
 	a := &store.Accepted{Page: res.Page, Final: t.rules.Canonical(res.Final).Key()}
 	a.Page.SourceURL, a.Page.Attempts = p.item.URL, p.item.Attempt+1
+	a.Page.FetchedAt = a.Page.FetchedAt.Add(t.sl.Ahead)
 	a.Page.LinkCount, a.Page.CharsetFrom = len(res.Links), string(res.CharsetFrom)
 	if res.Digest != (fetch.Digest{}) {
 		a.Digest = string(res.Digest[:])
@@ -160,12 +165,15 @@ func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) {
 	obey := !t.sl.Plan.IgnoreRobots
 	c.Accepted, c.NoIndex = a, obey && !res.Robots.IndexableAt(time.Now())
 	if !t.sl.Plan.Site || t.sl.Plan.Sitemap == crawl.SitemapOnly {
-		return // just these URLs, or those of the sitemaps: links are counted and not followed
+		return true // just these URLs, or those of the sitemaps: links are counted and not followed
 	}
 	a.BadLinks = res.BadLinks
 	a.Links = make([]crawl.Link, 0, len(res.Links))
 	rewritten := false
 	for _, l := range res.Links {
+		if t.fetches.Err() != nil {
+			return false
+		}
 		link := t.link(l.URL, l.Key, p.item.Depth+1)
 		rewritten = rewritten || link.URL != l.URL
 		if link.Refused == "" && obey && (l.NoFollow || res.Robots.NoFollow) {
@@ -176,6 +184,7 @@ func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) {
 	if rewritten {
 		a.Links = distinct(a.Links)
 	}
+	return true
 }
 
 // link asks the rules of the job, and those of this worker, about a URL that was found.
@@ -291,6 +300,6 @@ func (t *turn) failure(p *page, err error) *crawl.Failure {
 	}
 	return &crawl.Failure{
 		SourceURL: p.item.URL, URL: p.item.Target(), ErrorType: f.Code, Status: f.Status, Message: f.Message,
-		Attempts: p.item.Attempt + 1, Depth: p.item.Depth, At: time.Now().UTC(),
+		Attempts: p.item.Attempt + 1, Depth: p.item.Depth, At: time.Now().Add(t.sl.Ahead).UTC(),
 	}
 }

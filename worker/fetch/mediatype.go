@@ -3,6 +3,7 @@ package fetch
 import (
 	"bytes"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gabriel-vasile/mimetype"
 )
@@ -118,6 +119,8 @@ func sniff(b []byte, labelled bool) (kind string, html bool) {
 		return kind, false
 	case binary(text) && !m.Is("application/octet-stream") && !textual(m):
 		return kind, false
+	case labelled && noise(text):
+		return "application/octet-stream", false
 	case labelled:
 		return "text/html", true
 	case binary(text) && !utf16BOM(b):
@@ -162,6 +165,19 @@ func binary(b []byte) bool {
 		}
 	}
 	return false
+}
+
+// noise reports whether b is neither text nor a format that is known: a body whose
+// Content-Encoding was lost, say. No charset has a control byte among 32, leaving aside NUL
+// (UTF-16), ESC, SO and SI (ISO-2022), and a valid UTF-8 text is none.
+func noise(b []byte) bool {
+	n := 0
+	for _, c := range b {
+		if c != 0 && binary([]byte{c}) && c != 0x0e && c != 0x0f {
+			n++
+		}
+	}
+	return n > 0 && n*32 >= len(b) && !utf8.Valid(b)
 }
 
 func utf16BOM(b []byte) bool {

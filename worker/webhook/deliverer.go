@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 
 // Store is what deliveries need of package store.
 type Store interface {
-	ClaimDeliveries(ctx context.Context, c store.Claim) (claimed []store.Delivery, more bool, err error)
+	ClaimDeliveries(ctx context.Context, c store.Claim) (store.Claimed, error)
 	SettleDelivery(ctx context.Context, d *store.Delivery, r store.Result) (store.Settled, error)
 }
 
@@ -62,6 +63,7 @@ type Deliverer struct {
 	due       []string // tenants with events that are due, in the order in which they are served
 	tenants   map[string]int
 	receivers map[string]int
+	lines     lines // of tenants at receivers that have enough
 	flying    int
 	draining  bool
 
@@ -78,7 +80,7 @@ func New(o Options) *Deliverer {
 	}
 	return &Deliverer{
 		o: o, transport: cmp.Or(o.transport, newTransport(o.Dial)), wake: make(chan struct{}, 1),
-		tenants: map[string]int{}, receivers: map[string]int{}, drain: make(chan struct{}), abort: func() {},
+		tenants: map[string]int{}, receivers: map[string]int{}, lines: lines{}, drain: make(chan struct{}), abort: func() {},
 	}
 }
 
@@ -98,12 +100,17 @@ func (d *Deliverer) Start(ctx context.Context) {
 func (d *Deliverer) Due(tenants ...string) {
 	d.mu.Lock()
 	for _, t := range tenants {
-		if !d.draining && !slices.Contains(d.due, t) {
-			d.due = append(d.due, t)
-		}
+		d.name(t)
 	}
 	d.mu.Unlock()
 	d.look()
+}
+
+// name puts a tenant behind those that are due, unless it is one of them.
+func (d *Deliverer) name(tenant string) {
+	if !d.draining && !slices.Contains(d.due, tenant) {
+		d.due = append(d.due, tenant)
+	}
 }
 
 func (d *Deliverer) look() {
@@ -167,17 +174,28 @@ func (d *Deliverer) claim(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	claimed, more, err := d.o.Store.ClaimDeliveries(ctx, c)
+	claimed, err := d.o.Store.ClaimDeliveries(ctx, c)
 	if err != nil && ctx.Err() == nil {
 		d.o.Logger.WarnContext(ctx, "webhook deliveries could not be claimed, the sweep asks again",
 			slog.String("tenant", c.Tenant), slog.Any("err", err))
 	}
-	for i := range claimed {
-		d.begin(ctx, &claimed[i])
+	for i := range claimed.Deliveries {
+		d.begin(ctx, &claimed.Deliveries[i])
 	}
-	if more && err == nil {
-		d.Due(c.Tenant) // behind the others
+	for _, e := range claimed.Expired {
+		d.o.Metrics.deliveries.WithLabelValues(outcomeExpired).Add(float64(e.Count))
+		d.o.Logger.WarnContext(ctx, "webhook events were not delivered before the retention of their job was over",
+			slog.String("tenant", c.Tenant), slog.String("job_id", e.JobID), slog.Int("events", e.Count))
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, receiver := range claimed.Waiting {
+		d.lines.join(receiver, c.Tenant)
+	}
+	if claimed.More && err == nil {
+		d.name(c.Tenant) // behind the others
+	}
+	d.call()
 	return true
 }
 
@@ -185,16 +203,47 @@ func (d *Deliverer) claim(ctx context.Context) bool {
 func (d *Deliverer) next() (store.Claim, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.due, func(t string) bool { return d.tenants[t] < perTenant })
+	i := slices.IndexFunc(d.due, d.admits)
 	if d.draining || d.flying >= inFlight || i < 0 {
 		return store.Claim{}, false
 	}
 	tenant := d.due[i]
 	d.due = slices.Delete(d.due, i, i+1)
-	return store.Claim{
+	c := store.Claim{
 		Tenant: tenant, Most: min(inFlight-d.flying, perTenant-d.tenants[tenant]), PerReceiver: perReceiver,
 		Receivers: maps.Clone(d.receivers),
-	}, true
+	}
+	for receiver := range d.lines {
+		if d.receivers[receiver] >= perReceiver {
+			continue
+		}
+		switch first, ok := d.lines.first(receiver, d.admits); {
+		case ok && first == tenant && len(c.Waiting) < c.Most:
+			// It joins again when more is left. After a claim that failed it does not, or it would
+			// ask a store that is away again and again: then the sweep finds it.
+			d.lines.leave(receiver, tenant)
+			c.Waiting = append(c.Waiting, receiver)
+		case ok && first != tenant:
+			c.Receivers[receiver] = perReceiver // its places are another's, who came before
+		}
+	}
+	return c, true
+}
+
+// admits reports whether a tenant may have more in flight.
+func (d *Deliverer) admits(tenant string) bool { return d.tenants[tenant] < perTenant }
+
+// call names, for each receiver that has room, the tenant that waits first in its line: that
+// one's turn it is, and nobody else takes the place.
+func (d *Deliverer) call() {
+	for receiver := range d.lines {
+		if d.receivers[receiver] >= perReceiver {
+			continue
+		}
+		if tenant, ok := d.lines.first(receiver, d.admits); ok {
+			d.name(tenant)
+		}
+	}
 }
 
 // begin delivers a claimed event in a goroutine of its own.
@@ -206,16 +255,23 @@ func (d *Deliverer) begin(ctx context.Context, dl *store.Delivery) {
 	d.receivers[receiver]++
 	d.mu.Unlock()
 	d.running.Go(func() {
-		due := d.deliver(ctx, dl)
-		d.mu.Lock()
-		d.flying--
-		less(d.tenants, dl.Job.Tenant)
-		less(d.receivers, receiver)
-		d.mu.Unlock()
-		if due {
+		defer func() {
+			// A defect on one event takes no page of the worker with it.
+			if v := recover(); v != nil {
+				d.o.Logger.ErrorContext(ctx, "a webhook delivery panicked", slog.String("event_id", dl.EventID),
+					slog.String("panic", fmt.Sprintf("%v\n%s", v, debug.Stack())))
+			}
+			d.mu.Lock()
+			d.flying--
+			less(d.tenants, dl.Job.Tenant)
+			less(d.receivers, receiver)
+			d.call()
+			d.mu.Unlock()
+			d.look()
+		}()
+		if d.deliver(ctx, dl) {
 			d.Due(dl.Job.Tenant)
 		}
-		d.look()
 	})
 }
 

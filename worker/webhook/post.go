@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -41,11 +42,24 @@ type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 func newTransport(dial Dialer) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // behind a proxy the guard would judge the proxy's address only
-		DialContext:            dial,
+		DialContext:            contained(dial),
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:      true,
 		DisableCompression:     true, // the body is not read: nothing is to be unpacked
 		MaxResponseHeaderBytes: maxAnswerHeader,
+	}
+}
+
+// contained has a dialer that panics fail. The transport dials in a goroutine of its own, where
+// nobody else could recover, and the worker would end with all its pages.
+func contained(dial Dialer) Dialer {
+	return func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				c, err = nil, fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			}
+		}()
+		return dial(ctx, network, addr)
 	}
 }
 
@@ -58,7 +72,12 @@ type answer struct {
 
 // post makes one request. It is RoundTrip and no http.Client, since a client follows
 // redirects, and makes a GET of a POST on the way.
-func post(ctx context.Context, t http.RoundTripper, userAgent string, d *store.Delivery) answer {
+func post(ctx context.Context, t http.RoundTripper, userAgent string, d *store.Delivery) (a answer) {
+	defer func() {
+		if v := recover(); v != nil { // counts as a try, or it would be made again for ever
+			a = answer{err: fmt.Errorf("panic: %v\n%s", v, debug.Stack())}
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	req, err := request(ctx, userAgent, d)
@@ -69,7 +88,7 @@ func post(ctx context.Context, t http.RoundTripper, userAgent string, d *store.D
 	if err != nil {
 		return answer{err: err}
 	}
-	a := answer{status: res.StatusCode}
+	a = answer{status: res.StatusCode}
 	if !delivered(a.status) {
 		a.retryAfter = retryAfter(res.Header.Get("Retry-After"), d.Now)
 	}

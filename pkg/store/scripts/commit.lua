@@ -39,6 +39,14 @@ local full = false -- the job has all the bytes that it may have
 local MAPPED = '^p %d+ 1 %d%d%d%d%d%d%d%d%d%d%d%d%d ' -- what a sitemap named, see MAP_PARENT
 redis.call('ZREM', leased, row)
 
+-- read counts the bytes of a page. They were read, whatever becomes of it: a site of pages
+-- that are not kept must not be read without end.
+local function read()
+  local bytes = h[6] + ARGV[9]
+  full = h[7] and bytes >= tonumber(h[7])
+  return int(bytes)
+end
+
 -- blame keeps why the first input was not accepted: the error of a job without any.
 local function blame(why)
   if why ~= '' then redis.call('HSETNX', job, 'blame', why) end
@@ -76,6 +84,7 @@ if outcome == 'accepted' then
   if redis.call('HSETNX', job .. ':claims', ARGV[7], seq) == 0 then
     local first = redis.call('HGET', job .. ':claims', ARGV[7])
     answer[1], answer[2] = 'alias', tonumber(first)
+    redis.call('HSET', job, 'bytes', read())
     skip('alias', row .. '\t' .. first)
   else
     local total, max = tonumber(h[2]), tonumber(h[3])
@@ -93,16 +102,14 @@ if outcome == 'accepted' then
     admitted, total = admit(15, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[10], int(seq),
       state, total, max)
     if ARGV[10] == '1' then redis.call('HINCRBY', job, 'seeds_ok', 1) end
-    local bytes = h[6] + ARGV[9]
-    full = h[7] and bytes >= tonumber(h[7])
-    redis.call('HSET', job, 'total', total, 'accepted', h[4] + 1, 'records', seq, 'bytes', int(bytes))
+    redis.call('HSET', job, 'total', total, 'accepted', h[4] + 1, 'records', seq, 'bytes', read())
     upsert(seq, record)
   end
 elseif outcome == 'noindex' then
   local total
   admitted, total = admit(15, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[10], '0',
     state, tonumber(h[2]), tonumber(h[3]))
-  redis.call('HSET', job, 'total', total)
+  redis.call('HSET', job, 'total', total, 'bytes', read())
   if ARGV[10] == '1' then redis.call('HINCRBY', job, 'seeds_ok', 1) end
   skip('noindex', row .. '\t')
 elseif outcome == 'failed' then

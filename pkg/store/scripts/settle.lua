@@ -17,13 +17,15 @@ id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local MAX_TRIES = 8 -- as in deliver.lua
 local hook = job .. ':webhook'
-local w = redis.call('HMGET', hook, 'claim', 'head', 'n', 'settled')
+local w = redis.call('HMGET', hook, 'claim', 'head', 'n', 'settled', 'host')
 if not w[1] or w[1] ~= ARGV[3] then
   local nonce, n = string.match(w[4] or '', '^(%S+) (%d+)$')
   if nonce ~= ARGV[3] then return {'stale', '', -1} end
   local due = redis.call('ZSCORE', root .. ':outbox', id)
   return {'done', redis.call('HGET', hook, n .. '.state'), due and math.max(0, tonumber(due) - now) or -1}
 end
+-- A claim that was over, and whose event has waited for the receiver since, still holds.
+redis.call('ZREM', root .. ':outbox:' .. w[5], id)
 local n, outcome, wait = w[2], ARGV[4], tonumber(ARGV[7])
 local state = 'pending'
 if outcome == 'delivered' then

@@ -17,6 +17,10 @@ local BATCH = 500 -- URLs given back in one call, about a millisecond of Redis
 local rings = {}
 local dead, back, gone = 0, 0, 0
 
+-- A full Redis refuses a script at its first write that may need memory, and not behind one
+-- that does not: only so are the expired jobs freed, whose memory it lacks.
+redis.call('UNLINK', root .. ':none')
+
 -- fields of a row; the last is the rest, url and fetch_url.
 local function split(row) return string.match(row, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (.+)$') end
 

@@ -1,8 +1,14 @@
 -- expire frees all that an ended job holds and leaves a tombstone, so that its id
 -- answers 410 for as long as its idempotency key is remembered. Each UNLINK frees
--- in the background; no key is bigger than a thousand records.
+-- in the background; no key is bigger than a thousand records. Events that nobody was told
+-- of when the retention ends stay in the outbox as a number, for a worker to report.
 local function expire(now)
-  local h = redis.call('HMGET', job, 'records', 'errors', 'digest', 'idem')
+  local h = redis.call('HMGET', job, 'records', 'errors', 'digest', 'idem', 'expires')
+  local w, untold = redis.call('HMGET', job .. ':webhook', 'host', 'head', 'n'), 0
+  if w[1] then
+    redis.call('ZREM', root .. ':outbox:' .. w[1], id)
+    if now >= tonumber(h[5]) then untold = tonumber(w[3]) - tonumber(w[2]) + 1 end
+  end
   local fields, names = redis.call('HKEYS', job), {':spec', ':plan', ':queued', ':leased', ':deferred', ':seen',
     ':refseen', ':refused', ':claims', ':done', ':moved', ':slices', ':retiring', ':cancelled_queued', ':cancelled_deferred',
     ':cancelled_leased', ':patterns', ':bodies', ':maps', ':maps_leased', ':maps_done', ':mapurls', ':lastmod', ':webhook'}
@@ -20,4 +26,8 @@ local function expire(now)
   redis.call('ZREM', root .. ':jobs', id)
   redis.call('ZREM', root .. ':due', id)
   redis.call('ZREM', root .. ':outbox', id)
+  if untold > 0 then
+    redis.call('HSET', job, 'untold', untold)
+    redis.call('ZADD', root .. ':outbox', int(now), id)
+  end
 end

@@ -2,7 +2,8 @@
 -- change that it tells of: a snapshot of the job, if its webhook asks for such events.
 -- root:outbox ZSET has the jobs with events to deliver, by the time of the next try or, of
 -- one that is claimed, by the end of the claim. The first event of a job that is not settled
--- is its head, and no other is ever delivered: so they go in order.
+-- is its head, and no other is ever delivered: so they go in order. root:outbox:RECEIVER ZSET
+-- has those of them that were due when their receiver had enough in flight, by when they were.
 local function outbox(id, event, now)
   local root = KEYS[1]
   local job = root .. ':j:' .. id
