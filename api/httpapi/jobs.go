@@ -86,12 +86,42 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 	if err != nil {
 		return store.Created{}, err
 	}
+	var created store.Created
+	err = s.withBody(ctx, x, func(body []byte) error {
+		var in submission
+		wrong := decodeStrict(body, &in)
+		if wrong != nil && in.empty() {
+			return wrong
+		}
+		sp := crawl.Spec(in)
+		acct := x.account()
+		plan, inputs, err := sp.Plan(acct.limits, acct.sources)
+		if err = together(wrong, err); err != nil {
+			return err
+		}
+		stored, err := json.Marshal(shown(in))
+		if err != nil {
+			return err
+		}
+		x.job = crawl.NewJobID(x.tenant, key)
+		created, err = s.jobs.Create(ctx, store.NewJob{
+			Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: sp.Digest(),
+			Spec: stored, Plan: plan, Inputs: inputs, Tags: sp.Tags, Quota: s.o.Quota,
+		})
+		return err
+	})
+	return created, err
+}
+
+// withBody reads the body of a request and hands it to use, which keeps nothing of it. The
+// room that the body takes is given back when use returns.
+func (s *Server) withBody(ctx context.Context, x *exchange, use func([]byte) error) error {
 	if err := acceptable(x.c.Request); err != nil {
-		return store.Created{}, err
+		return err
 	}
 	leave, err := s.enter(ctx, x)
 	if err != nil {
-		return store.Created{}, err
+		return err
 	}
 	defer leave()
 	body := bodies.Get().(*bytes.Buffer) //nolint:forcetypeassert // nothing else is put in
@@ -102,28 +132,9 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 		}
 	}()
 	if err := readBody(x.c.Writer, x.c.Request, body); err != nil {
-		return store.Created{}, err
+		return err
 	}
-	var in submission
-	wrong := decodeStrict(body.Bytes(), &in)
-	if wrong != nil && in.empty() {
-		return store.Created{}, wrong
-	}
-	sp := crawl.Spec(in)
-	acct := x.account()
-	plan, inputs, err := sp.Plan(acct.limits, acct.sources)
-	if err = together(wrong, err); err != nil {
-		return store.Created{}, err
-	}
-	stored, err := json.Marshal(shown(in))
-	if err != nil {
-		return store.Created{}, err
-	}
-	x.job = crawl.NewJobID(x.tenant, key)
-	return s.jobs.Create(ctx, store.NewJob{
-		Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: sp.Digest(),
-		Spec: stored, Plan: plan, Inputs: inputs, Tags: sp.Tags, Quota: s.o.Quota,
-	})
+	return use(body.Bytes())
 }
 
 // together joins the faults of the form of a submission and of what it says, so that

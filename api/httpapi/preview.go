@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -96,24 +95,6 @@ func (s *Server) previewJob(ctx context.Context, x *exchange, _ *previewInput) (
 		return nil, err
 	}
 	return out, nil
-}
-
-// withBody reads the body of a request by the rules of a submission and hands it to use, which
-// keeps nothing of it.
-func (s *Server) withBody(ctx context.Context, x *exchange, use func([]byte) error) error {
-	if err := acceptable(x.c.Request); err != nil {
-		return err
-	}
-	leave, err := s.enter(ctx, x)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	var body bytes.Buffer
-	if err := readBody(x.c.Writer, x.c.Request, &body); err != nil {
-		return err
-	}
-	return use(body.Bytes())
 }
 
 // judge decides about URLs as a job would.

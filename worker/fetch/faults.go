@@ -58,7 +58,7 @@ func (p *progress) classify(ctx context.Context, err error) *crawl.Fault {
 		}
 		return temporary(crawl.CodeDNS, "The host name could not be looked up.")
 	}
-	if isTLS(err) {
+	if IsTLS(err) {
 		return crawl.Faultf(crawl.CodeTLS, "%s", tlsMessage(err))
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -84,10 +84,10 @@ func temporary(code crawl.Code, message string) *crawl.Fault {
 	return &crawl.Fault{Code: code, Message: message, Temporary: true}
 }
 
-// isTLS reports whether err comes from a TLS handshake. Alerts have no exported
+// IsTLS reports whether err comes from a TLS handshake. Alerts have no exported
 // type: they are OpErrors of these two operations, and the rest of crypto/tls
 // are plain errors that begin with its name.
-func isTLS(err error) bool {
+func IsTLS(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "remote error" || op.Op == "local error") {
 		return true
 	}
@@ -128,7 +128,7 @@ func statusFault(res *http.Response) *crawl.Fault {
 		}
 		if mayPass(status) {
 			f.Temporary = true
-			f.RetryAfter = retryAfter(res.Header.Get("Retry-After"), time.Now())
+			f.RetryAfter = RetryAfter(res.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
 		}
 		return f
 	case status == http.StatusNotModified:
@@ -183,20 +183,19 @@ func isWhole(lines []string) bool {
 	return err == nil && endErr == nil && n == end+1
 }
 
-// retryAfter reads a Retry-After value (RFC 9110 section 10.2.3), seconds or a
-// date, as a duration from now: 0 when absent, past or unreadable, at most
-// maxRetryAfter.
-func retryAfter(v string, now time.Time) time.Duration {
+// RetryAfter reads a Retry-After value (RFC 9110 section 10.2.3), seconds or a
+// date, as a duration from now: 0 when absent, past or unreadable, at most most.
+func RetryAfter(v string, now time.Time, most time.Duration) time.Duration {
 	v = strings.TrimSpace(v)
 	var d time.Duration
 	if s, err := strconv.ParseUint(v, 10, 64); err == nil {
-		d = time.Duration(min(s, uint64(maxRetryAfter/time.Second))) * time.Second
+		d = time.Duration(min(s, uint64(most/time.Second))) * time.Second
 	} else if errors.Is(err, strconv.ErrRange) {
-		d = maxRetryAfter
+		d = most
 	} else if t, err := http.ParseTime(v); err == nil {
 		d = t.Sub(now)
 	}
-	return max(0, min(d, maxRetryAfter))
+	return max(0, min(d, most))
 }
 
 // panicked is the fault of a defect of ours, or of a library, on one page.

@@ -392,8 +392,8 @@ func TestRetryAfter(t *testing.T) {
 		"Wednesday, 04-Mar-26 05:07:07 GMT": time.Minute,
 	}
 	for v, want := range tests {
-		if got := retryAfter(v, now); got != want {
-			t.Errorf("retryAfter(%q) = %v, want %v", v, got, want)
+		if got := RetryAfter(v, now, maxRetryAfter); got != want {
+			t.Errorf("RetryAfter(%q) = %v, want %v", v, got, want)
 		}
 	}
 	_, err := one(t, answer("503 Busy", "Retry-After: 42", ""))

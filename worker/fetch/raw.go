@@ -181,7 +181,7 @@ func (x *rawExchange) request(ctx context.Context) (next crawl.URL, err error) {
 	case res.StatusCode >= 300:
 		drain(res.Body)
 		if mayPass(res.StatusCode) {
-			x.raw.RetryAfter = retryAfter(res.Header.Get("Retry-After"), time.Now())
+			x.raw.RetryAfter = RetryAfter(res.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
 		}
 		return next, nil
 	}

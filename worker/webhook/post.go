@@ -19,6 +19,7 @@ import (
 
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/store"
+	"example.com/trawl/worker/fetch"
 )
 
 const (
@@ -90,7 +91,7 @@ func post(ctx context.Context, t http.RoundTripper, userAgent string, d *store.D
 	}
 	a = answer{status: res.StatusCode}
 	if !delivered(a.status) {
-		a.retryAfter = retryAfter(res.Header.Get("Retry-After"), d.Now)
+		a.retryAfter = fetch.RetryAfter(res.Header.Get("Retry-After"), d.Now, retryAfterMost)
 	}
 	if a.status != http.StatusSwitchingProtocols { // whose body is the connection
 		patience := time.AfterFunc(answerTime, cancel)
@@ -162,7 +163,7 @@ func (a *answer) explain() string {
 	} else if ok {
 		return "The host name of the receiver could not be looked up."
 	}
-	if isTLS(a.err) {
+	if fetch.IsTLS(a.err) {
 		return "No secure connection to the receiver could be made: its certificate or its TLS version was not accepted."
 	}
 	if e, ok := errors.AsType[net.Error](a.err); ok && e.Timeout() {
@@ -174,35 +175,5 @@ func (a *answer) explain() string {
 	return "The receiver broke the connection off, or its answer is not HTTP."
 }
 
-// isTLS reports whether err comes from a TLS handshake; see package fetch.
-func isTLS(err error) bool {
-	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "remote error" || op.Op == "local error") {
-		return true
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return true
-	}
-	return errors.Is(err, http.ErrSchemeMismatch) || strings.HasPrefix(err.Error(), "tls: ") ||
-		strings.Contains(err.Error(), ": tls: ")
-}
-
 // retryAfterMost bounds what a receiver can ask for: the longest wait that the schedule has.
 const retryAfterMost = 2 * time.Hour
-
-// retryAfter reads a Retry-After (RFC 9110 section 10.2.3), seconds or a date, as a time to
-// wait from now: 0 when absent, past or unreadable, at most retryAfterMost.
-func retryAfter(v string, now time.Time) time.Duration {
-	v = strings.TrimSpace(v)
-	var d time.Duration
-	if s, err := strconv.ParseUint(v, 10, 64); err == nil {
-		d = time.Duration(min(s, uint64(retryAfterMost/time.Second))) * time.Second
-	} else if errors.Is(err, strconv.ErrRange) {
-		d = retryAfterMost
-	} else if t, err := http.ParseTime(v); err == nil {
-		d = t.Sub(now)
-	}
-	return max(0, min(d, retryAfterMost))
-}

@@ -594,17 +594,3 @@ func TestSchedule(t *testing.T) {
 		t.Error("a claim ends before a slow receiver's answer can be told")
 	}
 }
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
-	for text, want := range map[string]time.Duration{
-		"": 0, "0": 0, "120": 2 * time.Minute, " 5 ": 5 * time.Second, "-1": 0, "1.5": 0, "x": 0, "99999999999999999999999": retryAfterMost,
-		"86400": retryAfterMost, now.Add(time.Minute).Format(http.TimeFormat): time.Minute,
-		now.Add(-time.Minute).Format(http.TimeFormat): 0, now.AddDate(100, 0, 0).Format(http.TimeFormat): retryAfterMost,
-	} {
-		if got := retryAfter(text, now); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
-	}
-}
