@@ -247,18 +247,19 @@ func (b *robotsBook) get(ctx context.Context, a agent, u crawl.URL) (fetch.Raw, 
 	return raw, err
 }
 
-// mayHop asks where the robots.txt of an origin may lead: within the origin, or else to what
-// can be nothing but such a file (it is asked for all tenants, whose own lists may be
-// narrower), where this worker may fetch it, or within the domain of the origin and on the
-// usual port (to https, to www), whose pages it stands for. Anywhere else a site could have
-// us ask what the operator did not mean to be asked, or find out what listens.
+// mayHop asks where the robots.txt of an origin may lead: within the origin to what this
+// worker may fetch, or else to what can be nothing but such a file (it is asked for all
+// tenants, whose own lists may be narrower), where this worker may fetch it, or within the
+// domain of the origin and on the usual port (to https, to www), whose pages it stands for.
+// Anywhere else a site could have us ask what the operator did not mean to be asked, or
+// find out what listens.
 func (b *robotsBook) mayHop(origin, to crawl.URL) error {
-	if to.Origin() == origin.Origin() {
+	if to.Origin() == origin.Origin() && b.sources.Allows(to) {
 		return nil
 	}
 	if to.RequestURI() != "/robots.txt" {
 		return crawl.Faultf(crawl.CodeSourceNotAllowed,
-			"It redirects to %s, which may not be fetched: elsewhere only /robots.txt is.", to)
+			"It redirects to %s, where only /robots.txt may be fetched for it.", to)
 	}
 	usual := to.Port() == map[string]string{"http": "80", "https": "443"}[to.Scheme()]
 	if b.sources.Allows(to) || usual && to.Hostname() == origin.Hostname() {

@@ -284,6 +284,31 @@ func TestRobotsRedirects(t *testing.T) {
 	}
 }
 
+// Of an origin of which only a part may be fetched, a robots.txt leads to no other part.
+func TestRobotsRedirectStaysInSources(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, crawltest.Any(t))
+	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.Redirect(w, r, "/secret/delete", http.StatusFound)
+		}
+	}))
+	b.unknown(t, s)
+	sources, err := crawl.ParseSources(s.URL + "/open/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.worker(t, func(o *crawler.ProcessOptions) { o.Sources = sources })
+	job := b.submit(t, obedient(list(1)), s.URL+"/open/a")
+	crawltest.Eventually(t, 20*time.Second, "the job waits for robots", func() bool {
+		j, err := b.store.Job(t.Context(), job)
+		return err == nil && j.WaitingFor == crawl.WaitingRobots
+	})
+	if d := cmp.Diff(map[string]int{"/robots.txt": 1}, asked(s)); d != "" {
+		t.Errorf("requested (-want +got):\n%s", d)
+	}
+}
+
 // What a server says may depend on the whole User-Agent, which a caller chooses: it counts
 // for that caller's jobs, and not for others that have the product token in common.
 func TestRobotsOfOneAgentAreNotAnothers(t *testing.T) {
