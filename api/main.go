@@ -46,7 +46,7 @@ func run(ctx context.Context) error {
 	limits.HostDelay, limits.HostConcurrency = cfg.HostDelay, cfg.HostConcurrency
 	st := store.New(rdb, store.Options{Replicas: cfg.RedisWait, Logger: log})
 	server, err := httpapi.New(httpapi.Options{
-		Listen: cfg.Listen, Jobs: st, Doorbell: queue.NewDoorbell(rdb),
+		Listen: cfg.Listen, Jobs: st, Collections: st, Doorbell: queue.NewDoorbell(rdb),
 		Keys: cfg.Keys, AdminKey: cfg.AdminKey, GatewaySecret: cfg.GatewaySecret,
 		Tenants: st, Sources: sources, Limits: limits, Quota: crawl.Quota(cfg.Quota),
 		StopGrace: cfg.ShutdownGrace, Logger: log, Registry: obs.NewRegistry(),

@@ -189,8 +189,10 @@ func (a *accounts) of(t *crawl.Tenant) (*account, error) {
 	}
 	own := t.Quota.Within(granted.Quota)
 	l := &acct.limits
-	most := crawl.Quota{MaxPages: cmp.Or(l.MaxPages, otherwise.MaxPages), MaxBytes: l.MaxBytes}.Within(own)
-	l.MaxPages, l.MaxBytes = most.MaxPages, most.MaxBytes
+	most := crawl.Quota{
+		MaxPages: cmp.Or(l.MaxPages, otherwise.MaxPages), MaxBytes: l.MaxBytes, MaxKeptBytes: l.MaxKeptBytes, MaxItems: l.MaxItems,
+	}.Within(own)
+	l.MaxPages, l.MaxBytes, l.MaxKeptBytes, l.MaxItems = most.MaxPages, most.MaxBytes, most.MaxKeptBytes, most.MaxItems
 	// A list of URLs is a job of as many pages.
 	l.MaxURLs = min(cmp.Or(l.MaxURLs, otherwise.MaxURLs), most.MaxPages)
 	return acct, nil

@@ -123,6 +123,8 @@ type numbersOf[N int64 | *int64] struct {
 	MaxPages             N `json:"max_pages" required:"false" minimum:"0" maximum:"1000000" doc:"URLs that one job may admit; 0 for no bound."`
 	PagesPerDay          N `json:"pages_per_day" required:"false" minimum:"0" maximum:"1000000000000" doc:"Pages from midnight to midnight UTC; 0 for no bound."`
 	MaxBytes             N `json:"max_bytes" required:"false" minimum:"0" maximum:"1000000000000000" doc:"Decoded bytes of the pages of one job; 0 for no bound."`
+	MaxKeptBytes         N `json:"max_kept_bytes" required:"false" minimum:"0" maximum:"1000000000000" doc:"Bytes that the content of the pages of one job may take in the store; 0 for no bound."`
+	MaxItems             N `json:"max_items" required:"false" minimum:"0" maximum:"100000000" doc:"Items of one collection; 0 for no bound."`
 	SubmissionsPerSecond N `json:"submissions_per_second" required:"false" minimum:"0" maximum:"1000000" doc:"Submissions in a second, replays included; 0 for no bound."`
 }
 

@@ -31,7 +31,7 @@ func readTable(t testing.TB, body string) [][]string {
 // column returns one column of a table.
 func column(t testing.TB, name string, rows [][]string) []string {
 	t.Helper()
-	i := slices.IndexFunc(csvColumns, func(c csvColumn) bool { return c.name == name })
+	i := slices.IndexFunc(columnsByDefault(), func(c tableColumn) bool { return c.name == name })
 	if i < 0 {
 		t.Fatalf("there is no column %s", name)
 	}
@@ -40,6 +40,11 @@ func column(t testing.TB, name string, rows [][]string) []string {
 		cells[n] = row[i]
 	}
 	return cells
+}
+
+// columnsByDefault are those of records without fields.
+func columnsByDefault() []tableColumn {
+	return newTable(&params{}, formatCSV, "", tableOf[record]{}).columns
 }
 
 // unguarded is what the documentation says that a reader does.
@@ -124,10 +129,10 @@ func TestTable(t *testing.T) {
 		t.Errorf("Content-Disposition %s", got)
 	}
 	const head = "seq,source_url,url,status,depth,discovered_on,title,fetched_at,duration_ms,bytes,content_type,charset,charset_from," +
-		"language,canonical,link_count,attempts,lastmod,duplicate_of,decoding_errors\r\n"
+		"language,canonical,link_count,attempts,lastmod,duplicate_of,decoding_errors,item,change\r\n"
 	want := head + "1,\"http://s.test/a,b\",http://s.test/,200,2,http://s.test/d,\"a \"\"b\"\"\nc\",2024-05-06T07:08:09.000Z,-5,6," +
-		"text/html,utf-8,bom,de,http://s.test/c,7,1,2024-05-06T07:08:09.000Z,http://s.test/x,true\r\n" +
-		"2,,,0,0,,not UTF-8 \uFFFD,2024-05-06T07:08:09.000Z,0,0,,,,,,0,0,,,false\r\n"
+		"text/html,utf-8,bom,de,http://s.test/c,7,1,2024-05-06T07:08:09.000Z,http://s.test/x,true,,\r\n" +
+		"2,,,0,0,,not UTF-8 \uFFFD,2024-05-06T07:08:09.000Z,0,0,,,,,,0,0,,,false,,\r\n"
 	if d := cmp.Diff(want, a.body); d != "" || !utf8.ValidString(a.body) {
 		t.Errorf("-want +got:\n%s", d)
 	}
@@ -139,7 +144,7 @@ func TestTable(t *testing.T) {
 	}
 	d := json.NewDecoder(strings.NewReader(string(written)))
 	d.UseNumber()
-	row := readTable(t, a.body)[0]
+	row, columns := readTable(t, a.body)[0], columnsByDefault()
 	_, _ = d.Token() // {
 	for column := 0; d.More(); {
 		name, _ := d.Token()
@@ -147,11 +152,15 @@ func TestTable(t *testing.T) {
 		if err := d.Decode(&value); err != nil {
 			t.Fatal(err)
 		}
-		if kind := reflect.ValueOf(value).Kind(); kind == reflect.Map || kind == reflect.Slice {
+		if kind := reflect.ValueOf(value).Kind(); kind == reflect.Map || kind == reflect.Slice ||
+			slices.Contains([]json.Token{"fields", "markdown", "text", "html", "links", "metadata"}, name) {
 			continue
 		}
-		if column == len(csvColumns) || csvColumns[column].name != name || row[column] != fmt.Sprint(value) {
-			t.Fatalf("%v is %v in JSON; column %d of %+v is %q", name, value, column, csvColumns, row)
+		if value == nil {
+			value = ""
+		}
+		if column == len(columns) || columns[column].name != name || row[column] != fmt.Sprint(value) {
+			t.Fatalf("%v is %v in JSON; column %d of %+v is %q", name, value, column, columns, row)
 		}
 		column++
 	}
@@ -171,16 +180,16 @@ func TestLongTable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ref := b.add("a", crawl.Completed)
-	for i := range int64(2*resultPage + 1) {
+	for i := range int64(2*exportPage + 1) {
 		b.records[ref] = append(b.records[ref], crawl.Page{Seq: i + 1})
 	}
 	var reads []int64
 	b.page = func(after int64) error { reads = append(reads, after); return nil }
 	seqs := column(t, "seq", readTable(t, b.call("GET", "/v1/jobs/"+ref.ID+"/result?format=csv", "").body))
-	if len(seqs) != 2*resultPage+1 || seqs[2*resultPage] != fmt.Sprint(2*resultPage+1) {
+	if len(seqs) != 2*exportPage+1 || seqs[2*exportPage] != fmt.Sprint(2*exportPage+1) {
 		t.Errorf("%d rows, the last %s", len(seqs), seqs[len(seqs)-1])
 	}
-	if d := cmp.Diff([]int64{0, resultPage, 2 * resultPage}, reads); d != "" {
+	if d := cmp.Diff([]int64{0, exportPage, 2 * exportPage}, reads); d != "" {
 		t.Errorf("reads: -want +got:\n%s", d)
 	}
 

@@ -34,6 +34,7 @@ func apiConfig() huma.Config {
 	config.CreateHooks = nil // adds $schema to every answer
 	config.Info.Description = "Crawl jobs: submit, follow, read. Errors are RFC 9457 problems with a stable code."
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	describeSpecs(config.Components.Schemas)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"bearer": {Type: "http", Scheme: "bearer", Description: "The API key, as a bearer token."},
 		"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key"},
@@ -53,6 +54,8 @@ func schemaName(t reflect.Type, hint string) string {
 		return "FailurePage"
 	case reflect.TypeFor[page[knownURL]]():
 		return "URLPage"
+	case reflect.TypeFor[page[collection]]():
+		return "CollectionPage"
 	}
 	name := huma.DefaultSchemaNamer(t, hint)
 	return strings.ToUpper(name[:1]) + name[1:]
@@ -71,6 +74,8 @@ func (s *Server) document() ([]byte, error) {
 	// what it knew before the routes were registered it would decode itself.
 	api.Paths["/v1/jobs"].Post.RequestBody = requestBody(schemas, reflect.TypeFor[submission](), examples)
 	api.Paths["/v1/jobs/preview"].Post.RequestBody = requestBody(schemas, reflect.TypeFor[previewRequest](), previewExamples)
+	api.Paths["/v1/extract"].Post.RequestBody = requestBody(schemas, reflect.TypeFor[extractRequest](), extractExamples)
+	describeCollections(api, schemas)
 	api.Webhooks = webhookDocs(schemas)
 	schemas.SchemaFromRef("#/components/schemas/Submission").Properties["delay"].Default = crawl.Duration(s.o.Limits.HostDelay).String()
 	api.Paths["/v1/jobs/{id}/result"].Get.Responses["200"].Content = map[string]*huma.MediaType{
@@ -105,6 +110,34 @@ var examples = map[string]*huma.Example{
 	"site": {Summary: "A site", Value: map[string]any{
 		"seed_url": "https://example.com/", "scope": "host", "max_pages": 50, "max_depth": 3, "exclude": []string{"/private/**"},
 		"time_limit": "10m",
+	}},
+	"fields": {Summary: "Fields and the text of each page", Value: map[string]any{
+		"urls": []string{"https://example.com/chairs/1", "https://example.com/chairs/2"}, "formats": []string{"markdown", "metadata"},
+		"main_content": true,
+		"fields": map[string]any{
+			"title": map[string]any{"selector": "h1", "required": true},
+			"price": map[string]any{"selector": ".price", "type": "number", "locale": "de", "regex": "([0-9.,]+) €"},
+			"image": map[string]any{"selector": "img.main", "attr": "src"},
+			"tags":  map[string]any{"selector": "xpath://ul[@class='tags']/li", "many": true},
+			"stock": map[string]any{"selector": ".stock", "type": "integer", "default": 0},
+			"cheap": map[string]any{"expr": "price != nil && price < 50"},
+		},
+	}},
+	"collection": {Summary: "Items of a site that are kept across crawls", Value: map[string]any{
+		"seed_url": "https://example.com/jobs/", "scope": "prefix", "list_pages": []string{"/jobs/", "/jobs/?page=*"},
+		"fields": map[string]any{"heading": map[string]any{"selector": "h1"}},
+		"items": map[string]any{
+			"selector": ".posting",
+			"fields": map[string]any{
+				"id":     map[string]any{"selector": ":scope", "attr": "data-id", "required": true},
+				"city":   map[string]any{"selector": ".city"},
+				"skills": map[string]any{"selector": ".skill", "many": true},
+				"salary": map[string]any{"selector": ".salary", "type": "integer", "regex": `(\d+)k`},
+			},
+		},
+		"collection": map[string]any{
+			"name": "jobs", "key": "id", "facets": []string{"city", "skills"}, "numbers": []string{"salary"},
+		},
 	}},
 }
 

@@ -54,7 +54,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 	for _, r := range b.server.engine.Routes() {
 		if strings.HasPrefix(r.Path, "/v1/") && r.Method != http.MethodHead { // HEAD goes without saying
-			routed = append(routed, r.Method+" "+strings.ReplaceAll(r.Path, ":id", "{id}"))
+			routed = append(routed, r.Method+" "+strings.NewReplacer(":id", "{id}", ":name", "{name}").Replace(r.Path))
 		}
 	}
 	slices.Sort(documented)

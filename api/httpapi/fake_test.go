@@ -54,8 +54,9 @@ type fakeJobs struct {
 	read    func(ref crawl.JobRef, j *crawl.Job) // sees, and may change, what Job answers
 	rings   []crawl.Ring
 	ringErr error
-	page    func(after int64) error // of Records
-	hangs   bool                    // a store that answers nothing
+	page    func(after int64) error      // of Records
+	define  func(crawl.Collection) error // of Create, when set
+	hangs   bool                         // a store that answers nothing
 }
 
 // hang waits, in a store that answers nothing, for the caller to give up.
@@ -89,6 +90,11 @@ func (f *fakeJobs) Create(ctx context.Context, n store.NewJob) (store.Created, e
 			return store.Created{}, &crawl.Fault{Code: crawl.CodeKeyReused, Message: "used for other input", JobID: n.Job.ID}
 		}
 		return store.Created{Job: j, Replayed: true}, nil
+	}
+	if c := n.Plan.Collection; c != nil && f.define != nil {
+		if err := f.define(*c); err != nil {
+			return store.Created{}, err
+		}
 	}
 	j := crawl.Job{
 		ID: n.Job.ID, QueueTaskID: n.Job.ID, State: crawl.Queued, Total: int64(len(n.Inputs)), Queued: int64(len(n.Inputs)),
@@ -162,6 +168,7 @@ func (f *fakeJobs) Records(ctx context.Context, ref crawl.JobRef, after int64, l
 		return store.RecordPage{}, crawl.Faultf(crawl.CodeNotFound, "no such job")
 	}
 	all := f.records[ref]
+	after = min(after, int64(len(all)))
 	end := min(after+int64(limit), int64(len(all)))
 	return store.RecordPage{
 		Records: all[after:end], Next: end, More: end < int64(len(all)), Ended: f.jobs[ref].State.Terminal(),
@@ -520,9 +527,10 @@ const (
 // bench is a server over a fake, with its log.
 type bench struct {
 	*fakeJobs
-	server *Server
-	logs   *syncBuffer
-	reg    *prometheus.Registry
+	collections *fakeCollections
+	server      *Server
+	logs        *syncBuffer
+	reg         *prometheus.Registry
 }
 
 // syncBuffer is a log that a test reads while the server writes.
@@ -555,13 +563,14 @@ func newBenchWith(t testing.TB, change func(*Options)) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{fakeJobs: newFake(), logs: &syncBuffer{}, reg: obs.NewRegistry()}
+	b := &bench{fakeJobs: newFake(), collections: newFakeCollections(), logs: &syncBuffer{}, reg: obs.NewRegistry()}
 	log, err := obs.NewLogger(b.logs, obs.FormatJSON, slog.LevelDebug)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := Options{
-		Listen: "127.0.0.1:0", Jobs: b.fakeJobs, Doorbell: b.fakeJobs, Keys: map[string][]string{"a": {keyA}, "b": {keyB}},
+		Listen: "127.0.0.1:0", Jobs: b.fakeJobs, Collections: b.collections, Doorbell: b.fakeJobs,
+		Keys:    map[string][]string{"a": {keyA}, "b": {keyB}},
 		Sources: sources, Limits: crawl.DefaultLimits(), Quota: crawl.Quota{MaxRunning: 10}, Logger: log, Registry: b.reg,
 	}
 	if change != nil {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,8 @@ type resident struct {
 	name string
 	as   func(*http.Request) // who calls for it
 	jobs map[string]string   // id by state
+	// collection is the name of the only one that it has, and that nobody else has.
+	collection string
 }
 
 // world is a server over a real store, with three tenants that get in by three ways.
@@ -31,6 +34,8 @@ type world struct {
 	st        *store.Store
 	residents []*resident
 	routes    []string // paths with an {id}, from the document
+	// collections are paths with a {name}, from the document.
+	collections []string
 }
 
 var anyMethod = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
@@ -40,7 +45,7 @@ func newWorld(t *testing.T, r *crawltest.Redis) *world {
 	w := &world{st: store.New(r.Client, store.Options{})}
 	names := []string{crawltest.Tenant(t), crawltest.Tenant(t), crawltest.Tenant(t)}
 	w.bench = newBenchWith(t, func(o *Options) {
-		o.Jobs, o.Tenants, o.AdminKey, o.GatewaySecret = w.st, w.st, adminKey, gatewaySecret
+		o.Jobs, o.Collections, o.Tenants, o.AdminKey, o.GatewaySecret = w.st, w.st, w.st, adminKey, gatewaySecret
 		o.Keys = map[string][]string{names[0]: {keyA}}
 	})
 	if _, err := w.st.CreateTenant(t.Context(), crawl.Tenant{Name: names[2]}); err != nil {
@@ -49,7 +54,9 @@ func newWorld(t *testing.T, r *crawltest.Redis) *world {
 	var key shownKey
 	w.call("POST", pathTenants+"/"+names[2]+"/keys", "", with(adminKey)).decode(t, 201, &key)
 	for i, as := range []func(*http.Request){with(keyA), behind(gatewaySecret, names[1]), with(key.Key)} {
-		w.residents = append(w.residents, &resident{name: names[i], as: as, jobs: map[string]string{}})
+		w.residents = append(w.residents, &resident{
+			name: names[i], as: as, jobs: map[string]string{}, collection: fmt.Sprintf("collection-%d", i),
+		})
 	}
 	for _, who := range w.residents {
 		w.settle(t, who)
@@ -59,9 +66,12 @@ func newWorld(t *testing.T, r *crawltest.Redis) *world {
 		if strings.Contains(path, "{id}") {
 			w.routes = append(w.routes, path)
 		}
+		if strings.Contains(path, "{name}") {
+			w.collections = append(w.collections, path)
+		}
 	}
-	if len(w.routes) < 6 {
-		t.Fatalf("the document has the routes %q", w.routes)
+	if len(w.routes) < 6 || len(w.collections) < 4 {
+		t.Fatalf("the document has the routes %q and %q", w.routes, w.collections)
 	}
 	return w
 }
@@ -119,6 +129,7 @@ func (w *world) work(t *testing.T, job crawl.JobRef, n int) {
 // settle gives a tenant its jobs.
 func (w *world) settle(t *testing.T, who *resident) {
 	t.Helper()
+	w.collect(t, who)
 	who.jobs["queued"] = w.submit(t, who, 3).ID
 	running := w.submit(t, who, 4)
 	w.work(t, running, 2)
@@ -151,7 +162,45 @@ func (w *world) settle(t *testing.T, who *resident) {
 	who.jobs["expired"] = job.ID
 }
 
-// look reads all that a tenant can read of its jobs.
+// collect gives a tenant its collection, of three items.
+func (w *world) collect(t *testing.T, who *resident) {
+	t.Helper()
+	var j status
+	w.call("POST", "/v1/jobs", fmt.Sprintf(`{"urls":["https://%[1]s.test/c"],"items":{"selector":"li","fields":{"id":{"selector":"b"},
+		"city":{"selector":"i"},"n":{"selector":"u","type":"integer"}}},"collection":{"name":%[2]q,"key":"id","facets":["city"],"numbers":["n"]}}`,
+		who.name, who.collection), who.as).decode(t, 202, &j)
+	who.jobs["collected"] = j.JobID
+	sl, _, err := w.st.Begin(t.Context(), crawl.Ring{JobRef: crawl.JobRef{Tenant: who.name, ID: j.JobID}})
+	if err != nil || sl == nil {
+		t.Fatalf("slice %v: %v", sl, err)
+	}
+	leased, err := w.st.Exchange(t.Context(), sl, store.Exchange{Lease: 1})
+	if err != nil || len(leased.Items) != 1 {
+		t.Fatalf("leased %+v: %v", leased, err)
+	}
+	it := leased.Items[0]
+	u, err := crawl.ParseURL(it.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &store.Accepted{Page: crawl.Page{SourceURL: it.URL, URL: it.URL, Status: 200, Title: "of " + who.name}, Final: u.Key()}
+	for i := range 3 {
+		city, n := fmt.Sprintf("city-%d", i%2), strconv.Itoa(i)
+		a.Items = append(a.Items, fmt.Appendf(nil, `{"id":"%s-%d","city":%q,"n":%s}`, who.name, i, city, n))
+		a.Upserts = append(a.Upserts, store.Upsert{
+			Item: i + 1, Key: fmt.Sprintf("%s-%d", who.name, i), Fingerprint: [16]byte{byte(i + 1)},
+			Facets: []store.Facet{{Name: "city", Value: city}}, Numbers: []store.Number{{Name: "n", Value: json.Number(n)}},
+		})
+	}
+	if _, err := w.st.Exchange(t.Context(), sl, store.Exchange{Commits: []store.Commit{{Item: it, Accepted: a}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.st.End(t.Context(), sl, store.NoRest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// look reads all that a tenant can read of its jobs and of its collection.
 func (w *world) look(who *resident) map[string]answer {
 	all := map[string]answer{}
 	for state, id := range who.jobs {
@@ -160,6 +209,10 @@ func (w *world) look(who *resident) map[string]answer {
 			all[state+" "+route] = a.plain()
 		}
 	}
+	for _, route := range w.collections {
+		all[route] = w.call("GET", strings.ReplaceAll(route, "{name}", who.collection), "", who.as).plain()
+	}
+	all["collections"] = w.call("GET", "/v1/collections", "", who.as).plain()
 	return all
 }
 
@@ -175,14 +228,18 @@ func (a answer) plain() answer {
 	return a
 }
 
-// sameAsUnknown holds that a call about another's job is answered as one about an id that
+// sameAsUnknown holds that a call about another's job or collection is answered as one about an id that
 // never was, byte for byte.
 func (w *world) sameAsUnknown(t testing.TB, who *resident, method, route, id, query string) {
 	t.Helper()
 	ask := func(id string) answer {
-		return w.call(method, strings.ReplaceAll(route, "{id}", id)+query, "", who.as).plain()
+		return w.call(method, strings.NewReplacer("{id}", id, "{name}", id).Replace(route)+query, "", who.as).plain()
 	}
-	got, want := ask(id), ask(crawl.NewJobID(who.name, ""))
+	unknown := crawl.NewJobID(who.name, "")
+	if strings.Contains(route, "{name}") {
+		unknown = "nobody-has-it"
+	}
+	got, want := ask(id), ask(unknown)
 	if got.status != want.status || got.body != want.body || !cmp.Equal(got.header, want.header) {
 		t.Errorf("%s %s%s: %d %v %s\nan unknown id: %d %v %s",
 			method, route, query, got.status, got.header, got.body, want.status, want.header, want.body)
@@ -192,7 +249,7 @@ func (w *world) sameAsUnknown(t testing.TB, who *resident, method, route, id, qu
 	}
 }
 
-// Promise 9: another tenant's job does not exist. Each route with an id, by each method, with
+// Promise 9: another tenant's job does not exist, and nor does its collection. Each route with an id, by each method, with
 // the id of each other tenant's job in each state, answers what it answers for an id that
 // never was; the job is afterwards what it was before; and each owner has its own.
 func TestIsolation(t *testing.T) {
@@ -210,16 +267,29 @@ func TestIsolation(t *testing.T) {
 			if a := before[who.name]["running /v1/jobs/{id}/records"]; !strings.Contains(a.body, "of "+who.name) {
 				t.Fatalf("its own records: %d %s", a.status, a.body)
 			}
+			for _, route := range w.collections {
+				if a := before[who.name][route]; a.status != 200 || strings.HasSuffix(route, "/items") && !strings.Contains(a.body, who.name) {
+					t.Fatalf("its own collection, %s: %d %s", route, a.status, a.body)
+				}
+			}
+			if a := before[who.name]["collections"]; strings.Count(a.body, `"name":`) != 1 || !strings.Contains(a.body, who.collection) {
+				t.Errorf("its own collections: %s", a.body)
+			}
 		}
 		for _, who := range w.residents {
 			for _, other := range w.residents {
 				if other == who {
 					continue
 				}
-				for _, route := range w.routes {
-					for _, method := range anyMethod {
+				for _, method := range anyMethod {
+					for _, route := range w.routes {
 						for _, id := range other.jobs {
 							w.sameAsUnknown(t, who, method, route, id, "")
+						}
+					}
+					for _, route := range w.collections {
+						for _, query := range []string{"", "?city=city-1", "?key=" + other.name + "-1", "?after=1", "?format=csv", "?x=1"} {
+							w.sameAsUnknown(t, who, method, route, other.collection, query)
 						}
 					}
 				}
@@ -277,7 +347,7 @@ func TestIsolationOfLists(t *testing.T) {
 		}
 		for _, who := range w.residents {
 			ids, cursors := listed(who, "")
-			if len(ids) != 3 || !own(who, ids) { // the tombstones are no jobs any more
+			if len(ids) != 4 || !own(who, ids) { // the tombstones are no jobs any more
 				t.Errorf("listed %q of %v", ids, who.jobs)
 			}
 			for _, other := range w.residents {

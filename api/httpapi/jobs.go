@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/fields"
 	"example.com/trawl/pkg/store"
 )
 
@@ -93,24 +95,140 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 		if wrong != nil && in.empty() {
 			return wrong
 		}
-		sp := crawl.Spec(in)
-		acct := x.account()
-		plan, inputs, err := sp.Plan(acct.limits, acct.sources)
-		if err = together(wrong, err); err != nil {
-			return err
-		}
-		stored, err := json.Marshal(shown(in))
-		if err != nil {
-			return err
-		}
-		x.job = crawl.NewJobID(x.tenant, key)
-		created, err = s.jobs.Create(ctx, store.NewJob{
-			Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: sp.Digest(),
-			Spec: stored, Plan: plan, Inputs: inputs, Tags: sp.Tags, Quota: s.o.Quota,
-		})
+		created, err = s.createJob(ctx, x, &in, key, wrong)
 		return err
 	})
 	return created, err
+}
+
+// plan decides everything about a job that in leaves open. Its faults are told together with
+// those of form, which decodeStrict found and which may be nil.
+func (a *account) plan(in *submission, sources crawl.Sources, form error) (crawl.Plan, []crawl.Input, error) {
+	sp := crawl.Spec(*in)
+	plan, inputs, err := sp.Plan(a.limits, sources)
+	err = together(form, err)
+	if _, faults := fields.Compile(fields.Spec{Fields: in.Fields, Items: in.Items}); len(faults) > 0 {
+		err = together(err, &crawl.Fault{
+			Code:    crawl.CodeInvalid,
+			Message: "The job cannot be accepted. Mend each of the fields named in errors.",
+			Fields:  bounded(faults),
+		})
+	}
+	return plan, inputs, err
+}
+
+// bounded returns at most maxFaults of faults, and one that says that there are more.
+func bounded(faults []crawl.FieldFault) []crawl.FieldFault {
+	more := len(faults) - maxFaults
+	if more <= 0 {
+		return faults
+	}
+	return append(faults[:maxFaults:maxFaults], crawl.FieldFault{
+		Field: "fields", Rule: crawl.RuleMoreFaults,
+		Message: fmt.Sprintf("%d more fields have faults. Mend these first.", more),
+	})
+}
+
+// createJob stores the job of a submission under an idempotency key, "" for none. form is what
+// decodeStrict found wrong with it, nil for nothing.
+func (s *Server) createJob(
+	ctx context.Context, x *exchange, in *submission, key string, form error,
+) (store.Created, error) {
+	acct := x.account()
+	plan, inputs, err := acct.plan(in, acct.sources, form)
+	if err != nil {
+		return store.Created{}, err
+	}
+	stored, err := json.Marshal(shown(*in))
+	if err != nil {
+		return store.Created{}, err
+	}
+	x.job = crawl.NewJobID(x.tenant, key)
+	// The digest is that of what was sent, whatever the collection adds to it.
+	sp := crawl.Spec(*in)
+	n := store.NewJob{
+		Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: sp.Digest(),
+		Spec: stored, Plan: plan, Inputs: inputs, Tags: in.Tags, Quota: s.o.Quota,
+	}
+	return s.createAdopting(ctx, acct, in, n)
+}
+
+// adoptions is how often a submission takes over the definition of its collection: a
+// collection can be deleted and made anew between two tries, but not for ever.
+const adoptions = 3
+
+// createAdopting stores a job. What the submission leaves open of the definition of its
+// collection is taken from the one that the collection has; what it says otherwise is a fault.
+func (s *Server) createAdopting(
+	ctx context.Context, acct *account, in *submission, n store.NewJob,
+) (store.Created, error) {
+	for range adoptions {
+		created, err := s.jobs.Create(ctx, n)
+		var other *store.OtherDefinitionError
+		if !errors.As(err, &other) || in.Collection == nil {
+			return created, err
+		}
+		adopted, of := *in, *in.Collection
+		adopted.Collection = &of
+		if differs := of.Adopt(other.Existing); len(differs) > 0 {
+			return store.Created{}, otherDefinition(&other.Existing, differs)
+		}
+		plan, _, err := acct.plan(&adopted, acct.sources, nil)
+		if err != nil {
+			return store.Created{}, notAdopted(&other.Existing, err)
+		}
+		n.Plan = plan
+	}
+	return store.Created{}, &crawl.Fault{
+		Code:    crawl.CodeUnavailable,
+		Message: "The definition of the collection changes all the time. Nothing was stored; try again shortly.",
+	}
+}
+
+// otherDefinition refuses parts of a definition that a collection has otherwise.
+func otherDefinition(existing *crawl.Collection, parts []string) *crawl.Fault {
+	f := &crawl.Fault{
+		Code:    crawl.CodeInvalid,
+		Message: "The job cannot be accepted. Mend each of the fields named in errors.",
+	}
+	has := map[string]string{
+		"key": "the key " + existing.Key, "facets": listed("facets", existing.Facets), "numbers": listed("numbers", existing.Numbers),
+	}
+	for _, part := range parts {
+		f.Fields = append(f.Fields, crawl.FieldFault{
+			Field: "collection." + part, Rule: "collection",
+			Message: fmt.Sprintf("The collection %s has %s. Leave %s out, or delete the collection.", existing.Name, has[part], part),
+		})
+	}
+	return f
+}
+
+func listed(what string, names []string) string {
+	if len(names) == 0 {
+		return "no " + what
+	}
+	return "the " + what + " " + strings.Join(names, ", ")
+}
+
+// notAdopted says of the faults of a plan that they are due to what it took over: the
+// definition of a collection is not what the caller wrote.
+func notAdopted(existing *crawl.Collection, err error) error {
+	var f *crawl.Fault
+	if !errors.As(err, &f) {
+		return err
+	}
+	told := *f
+	told.Fields = slices.Clone(f.Fields)
+	for i := range told.Fields {
+		of := &told.Fields[i]
+		if strings.HasPrefix(of.Field, "collection.") {
+			of.Rule = "collection"
+			of.Message = fmt.Sprintf("The collection %s has the key %s, %s and %s, which are not all fields of this job "+
+				"that can be that. %s", existing.Name, existing.Key, listed("facets", existing.Facets),
+				listed("numbers", existing.Numbers), of.Message)
+		}
+	}
+	return &told
 }
 
 // withBody reads the body of a request and hands it to use, which keeps nothing of it. The
@@ -145,6 +263,9 @@ func together(form, meaning error) error {
 		return errors.Join(form, meaning)
 	}
 	both := *a
+	if a.Code == crawl.CodeSourceNotAllowed { // which says that nothing else is wrong
+		both.Code, both.Message = b.Code, b.Message
+	}
 	both.Fields = append(slices.Clone(a.Fields), b.Fields...)
 	return &both
 }

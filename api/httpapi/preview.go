@@ -25,9 +25,8 @@ type previewRequest struct {
 
 func init() {
 	// The table stands in strict.go; a preview knows the names of a submission and one more.
-	s := newShape(reflect.TypeFor[previewRequest]())
-	s.later = notYet
-	shapes[reflect.TypeFor[previewRequest]()] = s
+	t := reflect.TypeFor[previewRequest]()
+	shapes[t] = newShape(t)
 }
 
 // TransformSchema adds the fields of a submission, as that of a shownSpec does.
@@ -116,8 +115,7 @@ func judgeOf(acct *account, in *previewRequest) (*judge, error) {
 	if len(in.Check) == 0 {
 		sources = anySource
 	}
-	sp := crawl.Spec(in.submission)
-	plan, inputs, err := sp.Plan(acct.limits, sources)
+	plan, inputs, err := acct.plan(&in.submission, sources, nil)
 	if n := len(in.Check); n > maxChecks {
 		err = together(err, &crawl.Fault{
 			Code: crawl.CodeInvalid, Message: "The preview is asked about too much at once.",

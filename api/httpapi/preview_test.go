@@ -165,7 +165,9 @@ func TestPreviewFaults(t *testing.T) {
 		{`{"check":["https://site.test/"]}`, 422, crawl.CodeInvalid, []string{"urls:required"}},
 		{`{"urls":["https://site.test/"],"check":[1]}`, 422, crawl.CodeInvalid, []string{"check[0]:type"}},
 		{`{"urls":["https://site.test/"],"Check":[]}`, 422, crawl.CodeInvalid, []string{"Check:unknown"}},
-		{`{"urls":["https://site.test/"],"items":{},"nope":1}`, 422, crawl.CodeInvalid, []string{"items:unsupported", "nope:unknown"}},
+		{`{"urls":["https://site.test/"],"items":{},"nope":1}`, 422, crawl.CodeInvalid, []string{
+			"nope:unknown", "items.selector:required", "items.fields:required",
+		}},
 		{`{"urls":["https://site.test/"],"webhook":{}}`, 422, crawl.CodeInvalid, []string{"webhook.url:required"}},
 		{`{"urls":["ftp://site.test/"],"max_pages":3}`, 422, crawl.CodeInvalid, []string{"urls[0]:scheme", "max_pages:site_only"}},
 		{

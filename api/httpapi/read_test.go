@@ -134,7 +134,7 @@ func TestHead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ref, running := b.add("a", crawl.Completed), b.add("a", crawl.Running)
-	b.records[ref] = make([]crawl.Page, 3*resultPage)
+	b.records[ref] = make([]crawl.Page, 3*exportPage)
 	var method atomic.Value
 	b.page = func(after int64) error {
 		if after > 0 && method.Load() == "HEAD" {
@@ -220,7 +220,7 @@ func TestResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ref := b.add("a", crawl.CompletedWithErrors)
-	const n = 2*resultPage + 1
+	const n = 2*exportPage + 1
 	for i := range int64(n) {
 		b.records[ref] = append(b.records[ref], crawl.Page{Seq: i + 1, Title: "<a&b>\u2028"})
 		b.failures[ref] = append(b.failures[ref], crawl.Failure{SourceURL: fmt.Sprint(i)})
@@ -276,7 +276,7 @@ func TestResultBreaksOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ref := b.add("a", crawl.Completed)
-	b.records[ref] = make([]crawl.Page, 2*resultPage)
+	b.records[ref] = make([]crawl.Page, 2*exportPage)
 	b.page = func(after int64) error {
 		if after > 0 {
 			return errBroken
@@ -303,7 +303,7 @@ func TestClientHangsUpInADownload(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ref := b.add("a", crawl.Completed)
-	b.records[ref] = make([]crawl.Page, 2*resultPage)
+	b.records[ref] = make([]crawl.Page, 2*exportPage)
 	ctx, hangUp := context.WithCancel(t.Context())
 	b.page = func(after int64) error {
 		if after > 0 {
@@ -423,7 +423,7 @@ func TestDownloadOutlivesTheReadTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ref := b.add("a", crawl.Completed)
-	b.records[ref] = make([]crawl.Page, 3*resultPage)
+	b.records[ref] = make([]crawl.Page, 3*exportPage)
 	b.server.http.ReadTimeout = 500 * time.Millisecond
 	timer := time.NewTimer(1200 * time.Millisecond)
 	b.page = func(after int64) error {
@@ -440,7 +440,7 @@ func TestDownloadOutlivesTheReadTimeout(t *testing.T) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
-	if err != nil || bytes.Count(body, []byte("\n")) != 3*resultPage {
+	if err != nil || bytes.Count(body, []byte("\n")) != 3*exportPage {
 		t.Errorf("read %d records, error %v", bytes.Count(body, []byte("\n")), err)
 	}
 }

@@ -1,60 +1,42 @@
 package httpapi
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/store"
 )
 
-// resultPage is how many records a download reads from the store at a time: the
-// most that it holds of a job of any size.
-const resultPage = 500
-
-// The formats of a result, and the extensions of the files that they make.
-const (
-	formatJSON   = "json"
-	formatNDJSON = "ndjson"
-	formatCSV    = "csv"
-)
-
 type resultInput struct {
-	ID     string `path:"id" doc:"Identity of the job."`
-	Format string `query:"format" enum:"json,ndjson,csv" doc:"json (the default): the status with records and errors in it, as arrays. ndjson: the records alone, one a line. csv: the records alone as a table (RFC 4180, UTF-8, with a header row), null as an empty cell. A text cell that a spreadsheet might take for a formula has an apostrophe before it: one that begins with a tab or a line break, or, after blanks, control characters and apostrophes, with = + - @ or a wide or small form of these. Take one apostrophe off such a cell to have the text again. Numbers, json and ndjson are never changed."`
+	ID      string `path:"id" doc:"Identity of the job."`
+	Format  string `query:"format" enum:"json,ndjson,csv" doc:"json (the default): the status with records and errors in it, as arrays. ndjson: the records alone, one a line. csv: the records alone as a table (RFC 4180, UTF-8, with a header row), null as an empty cell, a list or an object as JSON. A text cell that a spreadsheet might take for a formula has an apostrophe before it: one that begins with a tab or a line break, or, after blanks, control characters and apostrophes, with = + - @ or a wide or small form of these. Take one apostrophe off such a cell to have the text again. Numbers, json and ndjson are never changed."`
+	Columns string `query:"columns" example:"source_url,title,fields.price" doc:"The columns of a csv, in this order: names of a record (also fields, notes, markdown, text, html, links and metadata, which stand in only when named) and fields.NAME for a field of the job, joined by commas. Default: all that have one value, then a column for each field of the job."`
+	After   string `query:"after" doc:"Goes on behind the record with this seq, after a download that broke off: whatever the format, only records behind it are given. With json the status and errors are whole each time."`
+	Cursor  string `query:"cursor" doc:"As after, by a next_cursor of /records."`
 }
 
-type resultOutput struct {
-	ContentType string `header:"Content-Type"`
-	Disposition string `header:"Content-Disposition"`
-	Body        func(huma.Context)
-}
-
-// result streams the whole result of an ended job. Everything that can be
-// refused is, before the first byte; what fails after it breaks the connection,
-// so that half a document is never taken for a whole one.
-func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*resultOutput, error) {
+// result streams the whole result of an ended job.
+func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*exportOutput, error) {
 	ref, err := x.ref(in.ID)
 	if err != nil {
 		return nil, err
 	}
 	p := params{faults: x.query}
-	switch in.Format {
-	case "", formatJSON, formatNDJSON, formatCSV:
-	default:
-		p.add("format", "enum", "Give json, ndjson or csv.")
-	}
-	if err := p.err(); err != nil {
-		return nil, err
+	format, after := p.exportFormat(in.Format), p.number("after", in.After, 0, 0, 1<<53)
+	if position := p.cursor(cursorRecords, in.Cursor); in.Cursor != "" {
+		after = position
+		if in.After != "" {
+			p.add("cursor", "exclusive", "Give only one of after and cursor.")
+		}
 	}
 	j, err := s.jobs.Job(ctx, ref)
 	if err != nil {
+		return nil, err
+	}
+	t := newTable(&p, format, in.Columns, tableOf[record]{names: fieldNames(j.Spec), values: valuesOf})
+	if err := p.err(); err != nil {
 		return nil, err
 	}
 	if !j.State.Terminal() {
@@ -64,66 +46,79 @@ func (s *Server) result(ctx context.Context, x *exchange, in *resultInput) (*res
 				"Wait for the end, cancel it, or read /records.",
 		}
 	}
-	first, err := s.jobs.Records(ctx, ref, 0, resultPage)
+	first, err := s.jobs.Records(ctx, ref, after, exportPage)
 	if err != nil {
 		return nil, err
 	}
-
-	d := download{s: s, ref: ref, records: first}
-	out := &resultOutput{}
-	var write func(flush func() error) error
-	extension := in.Format
-	switch in.Format {
-	case formatNDJSON:
-		out.ContentType = "application/x-ndjson"
-		write = func(flush func() error) error { return d.writeRecords(ctx, d.inJSON(""), flush) }
-	case formatCSV:
-		out.ContentType = csvType
-		write = func(flush func() error) error { return d.table(ctx, flush) }
-	default:
-		out.ContentType, extension = "application/json", formatJSON
-		head := statusOf(&j)
-		write = func(flush func() error) error { return d.document(ctx, &head, flush) }
-	}
-	// The id has a form that needs no quoting: see crawl.ValidJobID.
-	out.Disposition = fmt.Sprintf("attachment; filename=%q", j.ID+"."+extension)
-	out.Body = func(huma.Context) { d.run(x, write) }
-	if x.c.Request.Method == http.MethodHead {
-		out.Body = func(huma.Context) {} // a whole job would be read for nobody
-	}
-	return out, nil
-}
-
-// download is one result on its way.
-type download struct {
-	s       *Server
-	ref     crawl.JobRef
-	records store.RecordPage // the first page, read before the answer began
-	w       *bufio.Writer
-	enc     *json.Encoder
-}
-
-// run answers what write writes. It is given what sends on what is written so far.
-func (d *download) run(x *exchange, write func(flush func() error) error) {
-	rc := http.NewResponseController(x.c.Writer)
-	d.w = bufio.NewWriterSize(x.c.Writer, 32<<10)
-	d.enc = json.NewEncoder(d.w)
-	d.enc.SetEscapeHTML(false)
-
-	flush := func() error {
-		d.s.extend(x.c) // for every page: what is slow but reads is served to the end
-		if err := d.w.Flush(); err != nil {
-			return err
+	records := s.recordsBehind(ctx, ref, first)
+	return s.export(x, j.ID, format, func(out *sink) error {
+		if format == formatJSON {
+			head := statusOf(&j)
+			return s.resultDocument(ctx, out, ref, &head, records)
 		}
-		return rc.Flush()
+		return writeRows(out, format, t, records)
+	}), nil
+}
+
+// fieldNames returns the names of all fields of a stored spec, those of the page first, each
+// once: what cannot be read has none.
+func fieldNames(spec json.RawMessage) []string {
+	var of struct {
+		Fields crawl.Fields `json:"fields"`
+		Items  *crawl.Items `json:"items"`
 	}
-	err := write(flush)
-	if err == nil {
-		err = flush()
+	if err := json.Unmarshal(spec, &of); err != nil {
+		return nil
 	}
-	if err != nil {
-		_ = x.fail(err) // for the log alone: the answer has begun
-		panic(http.ErrAbortHandler)
+	all := of.Fields
+	if of.Items != nil {
+		all = append(all, of.Items.Fields...)
+	}
+	names, seen := make([]string, 0, len(all)), map[string]bool{}
+	for _, f := range all {
+		if !seen[f.Name] {
+			names, seen[f.Name] = append(names, f.Name), true
+		}
+	}
+	return names
+}
+
+func valuesOf(r *record) json.RawMessage { return json.RawMessage(r.Fields) }
+
+// recordsBehind returns the records of a page that was read, and of those behind it.
+func (s *Server) recordsBehind(ctx context.Context, ref crawl.JobRef, first store.RecordPage) source[record] {
+	found, begun := first, false
+	var rows []record
+	return func() ([]record, bool, error) {
+		if begun {
+			var err error
+			if found, err = s.jobs.Records(ctx, ref, found.Next, exportPage); err != nil {
+				return nil, false, err
+			}
+		}
+		begun, rows = true, rows[:0]
+		for i := range found.Records {
+			rows = append(rows, recordOf(&found.Records[i]))
+		}
+		found.Records = nil // their texts are the rows' now
+		return rows, found.More, nil
+	}
+}
+
+// failuresOf returns the failures of a job.
+func (s *Server) failuresOf(ctx context.Context, ref crawl.JobRef) source[failure] {
+	after := int64(0)
+	return func() ([]failure, bool, error) {
+		found, err := s.jobs.Failures(ctx, ref, after, exportPage)
+		if err != nil {
+			return nil, false, err
+		}
+		rows := make([]failure, len(found.Failures))
+		for i := range found.Failures {
+			rows[i] = failureOf(&found.Failures[i])
+		}
+		after = found.Next
+		return rows, found.More, nil
 	}
 }
 
@@ -134,77 +129,23 @@ type resultHead struct {
 	Records *struct{} `json:"records,omitempty"`
 }
 
-func (d *download) document(ctx context.Context, head *status, flush func() error) error {
+// resultDocument writes the status with records and errors in it.
+func (s *Server) resultDocument(
+	ctx context.Context, out *sink, ref crawl.JobRef, head *status, records source[record],
+) error {
 	open, err := json.Marshal(resultHead{status: head})
 	if err != nil {
 		return err
 	}
-	_, _ = d.w.Write(bytes.TrimSuffix(open, []byte("}"))) // its error comes back at the next flush
-	_, _ = d.w.WriteString(`,"records":[`)
-	if err := d.writeRecords(ctx, d.inJSON(","), flush); err != nil {
+	_, _ = out.w.Write(bytes.TrimSuffix(open, []byte("}"))) // its error comes back at the next flush
+	_, _ = out.w.WriteString(`,"records":[`)
+	if err := writeEach(out, records, inJSON[record](out, ",")); err != nil {
 		return err
 	}
-	_, _ = d.w.WriteString(`],"errors":[`)
-	if err := d.writeFailures(ctx, flush); err != nil {
+	_, _ = out.w.WriteString(`],"errors":[`)
+	if err := writeEach(out, s.failuresOf(ctx, ref), inJSON[failure](out, ",")); err != nil {
 		return err
 	}
-	_, err = d.w.WriteString("]}\n")
+	_, err = out.w.WriteString("]}\n")
 	return err
-}
-
-// inJSON returns what writes one record as JSON, each on its line.
-func (d *download) inJSON(separator string) func(*record) error {
-	n := 0
-	return func(r *record) error { return d.item(&n, separator, r) }
-}
-
-// writeRecords hands each record to write, with one page of them in memory at a time.
-func (d *download) writeRecords(ctx context.Context, write func(*record) error, flush func() error) error {
-	found := d.records
-	for {
-		for i := range found.Records {
-			r := recordOf(&found.Records[i])
-			if err := write(&r); err != nil {
-				return err
-			}
-		}
-		if !found.More {
-			return nil
-		}
-		err := flush()
-		if err != nil {
-			return err
-		}
-		if found, err = d.s.jobs.Records(ctx, d.ref, found.Next, resultPage); err != nil {
-			return err
-		}
-	}
-}
-
-func (d *download) writeFailures(ctx context.Context, flush func() error) error {
-	for after, n := int64(0), 0; ; {
-		found, err := d.s.jobs.Failures(ctx, d.ref, after, resultPage)
-		if err != nil {
-			return err
-		}
-		for i := range found.Failures {
-			if err := d.item(&n, ",", failureOf(&found.Failures[i])); err != nil {
-				return err
-			}
-		}
-		if !found.More {
-			return nil
-		}
-		if err := flush(); err != nil {
-			return err
-		}
-		after = found.Next
-	}
-}
-
-func (d *download) item(n *int, separator string, v any) error {
-	if *n++; *n > 1 {
-		_, _ = d.w.WriteString(separator)
-	}
-	return d.enc.Encode(v)
 }

@@ -167,7 +167,7 @@ func TestSubmissionsInTheDocument(t *testing.T) {
 		}
 	}
 	if want := []string{
-		"concurrency", "delay", "formats", "max_depth", "max_pages", "respect_robots", "retention", "scope", "seed_url", "sitemap",
+		"concurrency", "delay", "formats", "main_content", "max_depth", "max_pages", "respect_robots", "retention", "scope", "seed_url", "sitemap",
 		"sort_params", "time_limit",
 	}; !slices.Equal(sorted(defaults), want) {
 		t.Errorf("defaults of %q, want of %q", sorted(defaults), want)
@@ -209,7 +209,10 @@ func TestProblemsInTheDocument(t *testing.T) {
 	}
 	schemas, _ := doc.at("components", "schemas").(map[string]any)
 	want := []string{
-		"Deliveries", "Delivery", "Event", "EventData", "Failure", "FailurePage", "FieldFault", "JobPage", "Judgement", "KnownURL", "Preview", "PreviewRequest", "Problem", "Record",
+		"Alternate", "Analytics", "Collection", "CollectionItem", "CollectionPage", "CollectionSpec", "Deliveries", "Delivery",
+		"Event", "EventData", "ExtractRequest", "Extraction", "FacetCount", "Failure", "FailurePage", "Feed", "FieldFault", "FieldSpec",
+		"ItemPage", "ItemsSpec", "JobPage", "Judgement", "KnownURL", "Link", "Metadata", "Note", "NumberStats", "PageError",
+		"Preview", "PreviewRequest", "Problem", "Record",
 		"RecordPage", "Report", "ShownSpec", "Status", "Submission", "URLPage", "Webhook",
 	}
 	if d := cmp.Diff(want, sorted(schemas)); d != "" {

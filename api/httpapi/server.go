@@ -81,6 +81,17 @@ type Tenants interface {
 	RevokeKey(ctx context.Context, tenant, id string) error
 }
 
+// Collections is what the API needs of the store about what outlives the jobs. *store.Store is
+// one; its contract is there.
+type Collections interface {
+	Collections(ctx context.Context, tenant, after string, limit int) (store.CollectionPage, error)
+	Collection(ctx context.Context, tenant, name string) (store.CollectionInfo, error)
+	Items(ctx context.Context, q store.ItemQuery) (store.ItemPage, error)
+	Analytics(ctx context.Context, tenant, name string, topN int) (store.Analytics, error)
+	DeleteItem(ctx context.Context, tenant, name, key string) error
+	DeleteCollection(ctx context.Context, tenant, name string) error
+}
+
 // Doorbell enqueues slices: *queue.Doorbell is one.
 type Doorbell interface {
 	Ring(ctx context.Context, rings ...crawl.Ring) error
@@ -91,6 +102,8 @@ type Options struct {
 	Listen   string   // host:port to listen on; port 0 takes a free one
 	Jobs     Jobs     // required
 	Doorbell Doorbell // required
+	// Collections are required, too.
+	Collections Collections
 
 	// Keys holds the API keys of each tenant. Only digests of them are kept.
 	Keys    map[string][]string
@@ -116,19 +129,24 @@ type Options struct {
 // Server is the HTTP process as a value: [New], then [Server.Start] and
 // [Server.Stop], or [Server.Run] for both.
 type Server struct {
-	o        Options
-	jobs     promptJobs // o.Jobs, for all that has no deadline of its own
-	bodies   *semaphore.Weighted
-	shares   *shares // of bodies
-	accounts *accounts
-	log      *slog.Logger
-	keys     keyring
-	admin    secret // opens /v1/admin
-	gateway  secret // lets X-Tenant-ID be believed
-	metrics  *metrics
-	engine   *gin.Engine
-	api      huma.API
-	http     *http.Server
+	o    Options
+	jobs promptJobs // o.Jobs, for all that has no deadline of its own
+	// collections are o.Collections.
+	collections promptCollections
+	bodies      *semaphore.Weighted
+	shares      *shares // of bodies
+	// extracts are the pages that are worked on in this process; extractShares are of them.
+	extracts      *semaphore.Weighted
+	extractShares *shares
+	accounts      *accounts
+	log           *slog.Logger
+	keys          keyring
+	admin         secret // opens /v1/admin
+	gateway       secret // lets X-Tenant-ID be believed
+	metrics       *metrics
+	engine        *gin.Engine
+	api           huma.API
+	http          *http.Server
 
 	writeTimeout time.Duration // the constant; tests lower it
 
@@ -152,7 +170,7 @@ func New(o Options) (*Server, error) {
 	var faults []error
 	for name, missing := range map[string]bool{
 		"Jobs": o.Jobs == nil, "Doorbell": o.Doorbell == nil, "Logger": o.Logger == nil, "Registry": o.Registry == nil,
-		"Quota.MaxRunning": o.Quota.MaxRunning < 1,
+		"Quota.MaxRunning": o.Quota.MaxRunning < 1, "Collections": o.Collections == nil,
 	} {
 		if missing {
 			faults = append(faults, fmt.Errorf("httpapi: option %s is missing", name))
@@ -172,7 +190,8 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("httpapi: metrics: %w", err)
 	}
 	s := &Server{
-		o: o, jobs: promptJobs{o.Jobs}, bodies: semaphore.NewWeighted(bodyRoom), shares: newShares(tenantRoom), log: o.Logger, metrics: m,
+		o: o, jobs: promptJobs{o.Jobs}, collections: promptCollections{o.Collections},
+		bodies: semaphore.NewWeighted(bodyRoom), shares: newShares(tenantRoom), log: o.Logger, metrics: m,
 		keys: keys, admin: admin, gateway: gateway,
 		writeTimeout: writeTimeout, failed: make(chan error, 1),
 	}
@@ -280,18 +299,7 @@ func (s *Server) routes() error {
 	}
 	r.Use(s.observe)
 	r.NoRoute(func(c *gin.Context) { s.refuse(c, crawl.Faultf(crawl.CodeNotFound, "no such route")) })
-	r.NoMethod(func(c *gin.Context) {
-		// Under what cannot be a job nothing takes any method.
-		if rest, ok := strings.CutPrefix(c.Request.URL.Path, "/v1/jobs/"); ok {
-			if id, _, _ := strings.Cut(rest, "/"); !crawl.ValidJobID(id) {
-				c.Writer.Header().Del("Allow")
-				s.refuse(c, crawl.Faultf(crawl.CodeNotFound, "no such job"))
-				return
-			}
-		}
-		s.refuse(c, crawl.Faultf(codeMethodNotAllowed,
-			"This address does not take this method; Allow names those that it does."))
-	})
+	r.NoMethod(s.refuseMethod)
 	r.Match(readMethods, "/healthz", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	r.Match(readMethods, "/readyz", s.ready)
 	r.Match(readMethods, "/metrics", gin.WrapH(obs.MetricsHandler(s.o.Registry)))
@@ -330,10 +338,28 @@ func (s *Server) routes() error {
 		crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeOverloaded), s.cancel)
 	register(s, operation("delete-job", http.MethodDelete, "/v1/jobs/{id}", "Remove an ended job and all it holds",
 		http.StatusNoContent, crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired), s.remove)
+	s.collectionRoutes()
+	s.extractRoute()
 	if s.administered() {
 		s.adminRoutes()
 	}
 	return s.serveDocs()
+}
+
+// refuseMethod answers a method that a path does not take. Under what cannot be a job or a
+// collection nothing takes any.
+func (s *Server) refuseMethod(c *gin.Context) {
+	for prefix, valid := range map[string]func(string) bool{
+		"/v1/jobs/": crawl.ValidJobID, "/v1/collections/": crawl.ValidCollection,
+	} {
+		rest, ok := strings.CutPrefix(c.Request.URL.Path, prefix)
+		if id, _, _ := strings.Cut(rest, "/"); ok && !valid(id) {
+			c.Writer.Header().Del("Allow")
+			s.refuse(c, crawl.Faultf(crawl.CodeNotFound, "no such thing"))
+			return
+		}
+	}
+	s.refuse(c, crawl.Faultf(codeMethodNotAllowed, "This address does not take this method; Allow names those that it does."))
 }
 
 // readMethods are those of everything that can be read: whoever may GET a thing may
@@ -381,7 +407,10 @@ func register[I, O any](s *Server, op huma.Operation, handle handler[I, O]) {
 func serve[I, O any](
 	s *Server, op huma.Operation, authenticate func(*exchange) error, handle handler[I, O],
 ) {
-	known := queryNames(reflect.TypeFor[I]())
+	known, faults := queryNames(reflect.TypeFor[I]()), queryFaults
+	if _, open := any(*new(I)).(takesFacets); open {
+		faults = fixedQueryFaults
+	}
 	ops := []huma.Operation{op}
 	if op.Method == http.MethodGet {
 		head := op
@@ -393,7 +422,7 @@ func serve[I, O any](
 		if err := authenticate(x); err != nil {
 			return nil, x.fail(err)
 		}
-		if x.query = queryFaults(x.c.Request.URL.RawQuery, known); x.query != nil && len(known) == 0 {
+		if x.query = faults(x.c.Request.URL.RawQuery, known); x.query != nil && len(known) == 0 {
 			p := params{faults: x.query}
 			return nil, x.fail(p.err())
 		}

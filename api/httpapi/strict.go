@@ -51,7 +51,6 @@ const (
 	ruleRange     = "range"
 	ruleTrailing  = "trailing_data"
 	ruleMax       = "max"
-	ruleLater     = "unsupported" // as a field of crawl.Spec of which nothing is offered yet
 )
 
 // decodeStrict decodes one JSON object into target, a pointer to a struct, and
@@ -64,7 +63,7 @@ const (
 // A null is a field that is not given. A whole number is written without
 // fraction and exponent: 2.0 is refused. A body that is no JSON object is a
 // fault of code malformed; otherwise all faults are in one of code invalid. When those
-// are names alone that are not known or not served, target holds what the others say.
+// are names alone that are not known, target holds what the others say.
 func decodeStrict(data []byte, target any) error {
 	value, err := wellFormed(data)
 	if err != nil {
@@ -76,10 +75,10 @@ func decodeStrict(data []byte, target any) error {
 		c.add(nil, ruleTrailing, "There is more after the JSON object. Send one object and nothing else.")
 	}
 	if len(c.faults) > 0 {
-		hides := func(f crawl.FieldFault) bool { return f.Rule != ruleUnknown && f.Rule != ruleLater }
+		hides := func(f crawl.FieldFault) bool { return f.Rule != ruleUnknown }
 		if !c.stopped && !slices.ContainsFunc(c.faults, hides) {
 			// Names that are not used hide nothing: the caller may look at the others, too.
-			_ = json.Unmarshal(value, target)
+			_ = json.Unmarshal(c.used(), target)
 		}
 		return &crawl.Fault{
 			Code:    crawl.CodeInvalid,
@@ -87,7 +86,7 @@ func decodeStrict(data []byte, target any) error {
 			Fields:  c.faults,
 		}
 	}
-	if err := json.Unmarshal(value, target); err != nil {
+	if err := json.Unmarshal(c.used(), target); err != nil {
 		// Not reached by what the checker knows; a fault of one field all the same.
 		var mismatch *json.UnmarshalTypeError
 		field := wholeBody
@@ -216,9 +215,9 @@ func malformed(format string, args ...any) *crawl.Fault {
 // shape is what the checker knows of a Go type: nil means "anything".
 type shape struct {
 	fields map[string]*shape // of an object with known names
-	later  map[string]bool   // names that are of the contract and not served yet
 	elem   *shape            // of a list
 	list   bool
+	string bool   // a string will do, too
 	values *shape // of an object with free names
 	free   bool
 	leaf   reflect.Type // of everything else
@@ -240,18 +239,21 @@ func shapeOf(t reflect.Type) *shape {
 
 // shapes holds the types that requests are decoded into.
 var shapes = map[reflect.Type]*shape{
-	reflect.TypeFor[submission](): submissionShape(),
-}
-
-func submissionShape() *shape {
-	s := newShape(reflect.TypeFor[submission]())
-	s.later = notYet
-	return s
+	reflect.TypeFor[submission](): newShape(reflect.TypeFor[submission]()),
 }
 
 func newShape(t reflect.Type) *shape {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	switch t { // which decode themselves, and leave it to the checker to say what is wrong
+	case reflect.TypeFor[crawl.Fields]():
+		return &shape{free: true, values: newShape(reflect.TypeFor[crawl.Field]())}
+	case reflect.TypeFor[crawl.Collection]():
+		type plain crawl.Collection
+		s := newShape(reflect.TypeFor[plain]())
+		s.string = true
+		return s
 	}
 	if p := reflect.PointerTo(t); p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler) {
 		return &shape{leaf: t}
@@ -314,6 +316,9 @@ type checker struct {
 	faults []crawl.FieldFault // at most maxFaults, and one that says that there are more
 
 	names, entries int // seen so far, of all objects and of all lists
+
+	// unused are the parts of data that say nothing, in order: see used.
+	unused [][2]int
 
 	// stopped says that the rest of the document is not looked at, and pos means nothing.
 	stopped bool
@@ -393,51 +398,85 @@ func (c *checker) mismatch(p *place, s *shape) {
 
 func (c *checker) object(p *place, s *shape) {
 	c.next()
-	c.pos++ // {
-	seen := map[string]string{}
+	begin := c.pos // of a member with the comma before it; of the first with the bracket
+	c.pos++        // {
+	seen, kept := map[string]string{}, false
 	for c.next() == '"' {
-		name := unquote(c.literal())
-		here := &place{parent: p, name: name}
-		known, member := true, (*shape)(nil)
-		if s != nil && s.fields != nil {
-			member, known = s.fields[name]
-		} else if s != nil {
-			member = s.values
-		}
-		folded := fold(name)
-		first, again := seen[folded]
-		switch {
-		case again && first == name:
-			c.add(here, ruleDuplicate, "This is given more than once. Give it once.")
-		case again:
-			c.add(here, ruleDuplicate,
-				"This is "+strconv.Quote(clip(first))+" in other letter case. Give it once, in the documented spelling.")
-		case !known && !s.later[name]:
-			c.add(here, ruleUnknown, unknownMessage(s, folded))
-		case len(seen) == maxNames:
-			c.tooMany(p, fmt.Sprintf("An object has at most %d names.", maxNames))
-		}
-		if c.names++; c.names > maxAllNames {
-			c.tooMany(nil, fmt.Sprintf("A body has at most %d names, of all objects together.", maxAllNames))
-		}
-		seen[folded] = name
+		here := &place{parent: p, name: unquote(c.literal())}
+		known, member := c.name(here, s, seen)
 		c.next()
 		c.pos++ // :
-		if c.next() == 'n' {
+		null := c.next() == 'n'
+		if null {
 			c.pos += len("null")
-		} else {
-			if !known && !again && s.later[name] {
-				c.add(here, ruleLater, "This is not supported yet. Leave it out.")
-			}
-			if !c.stopped {
-				c.value(here, member)
-			}
+		} else if !c.stopped {
+			c.value(here, member)
 		}
-		if c.stopped || !c.more('}') {
+		if c.stopped {
 			return
 		}
+		unused := !known || null && s != nil && s.fields != nil
+		end := c.pos
+		more := c.more('}')
+		switch {
+		case !unused:
+			kept = true
+		case kept:
+			c.unused = append(c.unused, [2]int{begin, end})
+		case more:
+			c.unused = append(c.unused, [2]int{begin + 1, c.pos})
+		default:
+			c.unused = append(c.unused, [2]int{begin + 1, end})
+		}
+		if !more {
+			return
+		}
+		begin = c.pos - 1
 	}
 	c.pos++ // } of an empty object
+}
+
+// name checks the name of a member of an object, and returns whether it is known, and as what.
+// seen has the names before it by how they fold.
+func (c *checker) name(here *place, s *shape, seen map[string]string) (known bool, member *shape) {
+	known = true
+	if s != nil && s.fields != nil {
+		member, known = s.fields[here.name]
+	} else if s != nil {
+		member = s.values
+	}
+	folded := fold(here.name)
+	first, again := seen[folded]
+	switch {
+	case again && first == here.name:
+		c.add(here, ruleDuplicate, "This is given more than once. Give it once.")
+	case again:
+		c.add(here, ruleDuplicate,
+			"This is "+strconv.Quote(clip(first))+" in other letter case. Give it once, in the documented spelling.")
+	case !known:
+		c.add(here, ruleUnknown, unknownMessage(s, folded))
+	case len(seen) == maxNames:
+		c.tooMany(here.parent, fmt.Sprintf("An object has at most %d names.", maxNames))
+	}
+	if c.names++; c.names > maxAllNames {
+		c.tooMany(nil, fmt.Sprintf("A body has at most %d names, of all objects together.", maxAllNames))
+	}
+	seen[folded] = here.name
+	return known, member
+}
+
+// used returns the document without the members that are not known or null, for those who
+// decode themselves: some would stop at the first, others take a null for a value.
+func (c *checker) used() []byte {
+	if len(c.unused) == 0 {
+		return c.data
+	}
+	out, at := make([]byte, 0, len(c.data)), 0
+	for _, part := range c.unused {
+		out = append(out, c.data[at:part[0]]...)
+		at = part[1]
+	}
+	return append(out, c.data[at:]...)
 }
 
 // tooMany ends the walk: what follows is not worth its cost.
@@ -495,6 +534,11 @@ func (c *checker) scalar(p *place, s *shape, b byte) {
 func (c *checker) leaf(p *place, s *shape, raw []byte) {
 	isString := raw[0] == '"'
 	switch {
+	case s.string && isString:
+		return
+	case s.string:
+		c.add(p, ruleType, "Give a string or an object.")
+		return
 	case s.list:
 		c.add(p, ruleType, "Give a list.")
 		return

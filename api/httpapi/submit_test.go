@@ -38,7 +38,10 @@ func TestSubmit(t *testing.T) {
 		"job_id": id, "queue_task_id": id, "state": "queued", "stop_reason": nil, "waiting_for": nil, "position": nil, "error": nil,
 		"retry_of": nil, "total": 2., "processed": 0., "accepted": 0., "failed": 0., "queued": 2., "active": 0., "deferred": 0.,
 		"skipped": 0., "cancelled": 0., "records": 0., "skipped_by_reason": map[string]any{}, "failed_by_type": map[string]any{},
-		"refused_by_reason": map[string]any{}, "report": map[string]any{"discovered": 2., "sitemaps": 0., "sitemaps_failed": 0.}, "bytes": 0.,
+		"refused_by_reason": map[string]any{}, "report": map[string]any{
+			"list_pages": 0., "discovered": 2., "created": 0., "updated": 0., "unchanged": 0., "not_collected": 0., "missing": 0.,
+			"sitemaps": 0., "sitemaps_failed": 0.,
+		}, "bytes": 0., "kept_bytes": 0.,
 		"created_at": "2023-11-14T22:13:20.000Z", "started_at": nil, "ended_at": nil, "expires_at": nil, "tags": []any{"x"},
 		"spec": map[string]any{"urls": []any{"https://site.test/a", "https://site.test/b"}, "tags": []any{"x"}},
 	}
@@ -426,34 +429,6 @@ func TestManyUnknownFields(t *testing.T) {
 		if more := f.Rule == crawl.RuleMoreFaults; more != (i == maxFaults) {
 			t.Errorf("fault %d is %+v", i, f)
 		}
-	}
-}
-
-// What the contract has and the service has not is told from what nobody knows; given
-// as null it is not given, like every field.
-func TestFieldsThatAreNotServedYet(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	var given, nulls strings.Builder
-	var want []string
-	for _, name := range sorted(notYet) {
-		fmt.Fprintf(&given, `"%s":{"a":[1]},`, name)
-		fmt.Fprintf(&nulls, `"%s":null,`, name)
-		want = append(want, name+":unsupported")
-	}
-	p := b.call("POST", "/v1/jobs", "{"+given.String()+`"max_pages":0,"seed_url":"http://site.test/"}`).wantProblem(t, 422, crawl.CodeInvalid)
-	if d := cmp.Diff(append(want, "max_pages:min"), fieldRules(p)); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-	if msg := p.Errors[0].Message; !strings.Contains(msg, "is not supported yet") {
-		t.Errorf("it says %q", msg)
-	}
-	if a := b.call("POST", "/v1/jobs", "{"+nulls.String()+oneURL[1:]); a.status != 202 {
-		t.Errorf("nulls: %d %s", a.status, a.body)
-	}
-	p = b.call("POST", "/v1/jobs", `{"Items":{},"seed_url":"http://site.test/"}`).wantProblem(t, 422, crawl.CodeInvalid)
-	if d := cmp.Diff([]string{"Items:unknown"}, fieldRules(p)); d != "" {
-		t.Errorf("-want +got:\n%s", d)
 	}
 }
 

@@ -15,18 +15,23 @@ import (
 // conversion between the two compiles only while they are the same, and with what
 // the OpenAPI document says of each. The rules themselves are crawl.Spec's.
 type submission struct {
-	URLs        []string        `json:"urls,omitempty" maxItems:"10000" doc:"Just these pages, deduplicated in order; links are not followed. One of urls, seed_url and seeds is required, and they exclude each other."`
-	SeedURL     string          `json:"seed_url,omitempty" maxLength:"8192" doc:"Where a crawl of a site begins."`
-	Seeds       []string        `json:"seeds,omitempty" maxItems:"1000" doc:"Where a crawl begins, when it begins in several places."`
-	MaxPages    *int64          `json:"max_pages,omitempty" minimum:"1" maximum:"1000000" default:"100" doc:"How many URLs are admitted at most; failed and skipped ones count, redirect hops do not. Default 100. With seeds only."`
-	MaxDepth    *int            `json:"max_depth,omitempty" minimum:"0" maximum:"100" default:"5" doc:"How many links away from a seed a page may be; 0 is the seeds alone. Default 5. With seeds only."`
-	TimeLimit   *crawl.Duration `json:"time_limit,omitempty" durationDefault:"1h" example:"1h" doc:"How long the job may take, as 90s or 1h30m: from 1s to 168h. Default 1h."`
-	Scope       string          `json:"scope,omitempty" enum:"prefix,host,domain,any" default:"host" doc:"Which links belong to the crawl: below the directory of a seed, on its host, on its registrable domain, or any. Default host. With seeds only."`
-	Include     []string        `json:"include,omitempty" maxItems:"100" doc:"Patterns of which a link must match one, when there are any: a glob (* stops at /, ** does not) against the URL, or against path and query when it begins with /; or re: and an RE2 expression. At most 512 bytes each. Seeds are always admitted."`
-	Exclude     []string        `json:"exclude,omitempty" maxItems:"100" doc:"Patterns, as in include, of which a link may match none."`
-	Formats     []string        `json:"formats,omitempty" maxItems:"0" default:"[]" doc:"Which forms of a page's text are kept. Default none: URL, title and the number of links."`
-	Concurrency *int            `json:"concurrency,omitempty" minimum:"1" maximum:"256" default:"8" doc:"How many pages of the job are in flight at once, over all workers. Default 8."`
-	Delay       *crawl.Duration `json:"delay,omitempty" example:"2s" doc:"Time between two requests to one host, as 500ms or 2s: not less than the service's own (its default) and at most 60s."`
+	URLs        []string          `json:"urls,omitempty" maxItems:"10000" doc:"Just these pages, deduplicated in order; links are not followed. One of urls, seed_url and seeds is required, and they exclude each other."`
+	SeedURL     string            `json:"seed_url,omitempty" maxLength:"8192" doc:"Where a crawl of a site begins."`
+	Seeds       []string          `json:"seeds,omitempty" maxItems:"1000" doc:"Where a crawl begins, when it begins in several places."`
+	MaxPages    *int64            `json:"max_pages,omitempty" minimum:"1" maximum:"1000000" default:"100" doc:"How many URLs are admitted at most; failed and skipped ones count, redirect hops do not. Default 100. With seeds only."`
+	MaxDepth    *int              `json:"max_depth,omitempty" minimum:"0" maximum:"100" default:"5" doc:"How many links away from a seed a page may be; 0 is the seeds alone. Default 5. With seeds only."`
+	TimeLimit   *crawl.Duration   `json:"time_limit,omitempty" durationDefault:"1h" example:"1h" doc:"How long the job may take, as 90s or 1h30m: from 1s to 168h. Default 1h."`
+	Scope       string            `json:"scope,omitempty" enum:"prefix,host,domain,any" default:"host" doc:"Which links belong to the crawl: below the directory of a seed, on its host, on its registrable domain, or any. Default host. With seeds only."`
+	Include     []string          `json:"include,omitempty" maxItems:"100" doc:"Patterns of which a link must match one, when there are any: a glob (* stops at /, ** does not) against the URL, or against path and query when it begins with /; or re: and an RE2 expression. At most 512 bytes each. Seeds are always admitted."`
+	Exclude     []string          `json:"exclude,omitempty" maxItems:"100" doc:"Patterns, as in include, of which a link may match none."`
+	Formats     []string          `json:"formats,omitempty" maxItems:"5" default:"[]" doc:"What is kept of the content of each page: any of markdown, text, html (as received, decoded), links and metadata. Default none: URL, title and the number of links."`
+	MainContent bool              `json:"main_content,omitempty" default:"false" doc:"Takes markdown and text of the main content alone, without navigation, banners and the like, where that can be told. Default false."`
+	Fields      crawl.Fields      `json:"fields,omitempty" maxProperties:"100" doc:"Values taken out of each page, by name: 1 to 64 letters, digits and _, not a digit first. At most 100 fields, those of items counted as well. They are in the record in this order. Default none."`
+	Items       *crawl.Items      `json:"items,omitempty" doc:"Several records a page: one for each element that the selector matches, behind the record of the page itself. Default none."`
+	ListPages   []string          `json:"list_pages,omitempty" maxItems:"100" doc:"Patterns, as in include, of pages that are there for their links: no fields are taken out of them, and they enter no collection. With seeds only."`
+	Collection  *crawl.Collection `json:"collection,omitempty" doc:"Where the records enter that outlive the job, one item a key: a name, or an object. Default nowhere."`
+	Concurrency *int              `json:"concurrency,omitempty" minimum:"1" maximum:"256" default:"8" doc:"How many pages of the job are in flight at once, over all workers. Default 8."`
+	Delay       *crawl.Duration   `json:"delay,omitempty" example:"2s" doc:"Time between two requests to one host, as 500ms or 2s: not less than the service's own (its default) and at most 60s."`
 
 	RespectRobots *bool         `json:"respect_robots,omitempty" default:"true" doc:"false crawls what a robots.txt, a robots meta element, an X-Robots-Tag header or rel=nofollow asks not to. Default true."`
 	Sitemap       string        `json:"sitemap,omitempty" enum:"include,only,skip" default:"include" doc:"What is done with the sitemaps of the seeds' hosts: include crawls what they list besides what is linked, only crawls that and follows no link of a page, skip does not read them. Default include. With seeds only."`
@@ -72,12 +77,6 @@ func (shownSpec) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// notYet are the fields of the contract that are not served yet. They are told from
-// names that nobody knows: who uses one has read the right documentation.
-var notYet = map[string]bool{
-	"fields": true, "items": true, "collection": true,
-}
-
 // status is what every read of a job answers: crawl.Job, with null where there
 // is nothing yet.
 type status struct {
@@ -106,6 +105,7 @@ type status struct {
 	RefusedByReason map[crawl.Reason]int64 `json:"refused_by_reason" doc:"Links that were never admitted; they are not in total."`
 	Report          report                 `json:"report"`
 
+	KeptBytes int64   `json:"kept_bytes" doc:"Bytes that the content of the pages (formats) takes in the store, most of it compressed."`
 	Bytes     int64   `json:"bytes" doc:"Decoded bytes of the pages that were read: of accepted ones, and of those skipped as noindex or alias."`
 	CreatedAt string  `json:"created_at" format:"date-time"`
 	StartedAt *string `json:"started_at" format:"date-time"`
@@ -118,7 +118,13 @@ type status struct {
 
 // report sums a job up for the services that the collections of a tenant feed.
 type report struct {
+	ListPages      int64 `json:"list_pages" doc:"Accepted pages that match list_pages, or that gave items."`
 	Discovered     int64 `json:"discovered" doc:"As total."`
+	Created        int64 `json:"created" doc:"Items of the collection whose key was new."`
+	Updated        int64 `json:"updated" doc:"Items that had another content than before."`
+	Unchanged      int64 `json:"unchanged" doc:"Items that were seen again as they were."`
+	NotCollected   int64 `json:"not_collected" doc:"Records that did not enter the collection: without a key, with one that the page gave before, or for want of room; notes of each say which."`
+	Missing        int64 `json:"missing" doc:"Items that an earlier crawl of the same inputs saw last and this one, which was complete, did not."`
 	Sitemaps       int64 `json:"sitemaps" doc:"Sitemaps that were read; they are no pages and not in total."`
 	SitemapsFailed int64 `json:"sitemaps_failed" doc:"Sitemaps that could not be read, or not to their end."`
 }
@@ -143,14 +149,22 @@ func statusOf(j *crawl.Job) status {
 		Queued: j.Queued, Active: j.Active, Deferred: j.Deferred, Skipped: j.Skipped, Cancelled: j.Cancelled,
 		Records: j.Records, SkippedByReason: orEmpty(j.SkippedByReason), FailedByType: orEmpty(j.FailedByType),
 		RefusedByReason: orEmpty(j.RefusedByReason),
-		Report:          report{Discovered: j.Total, Sitemaps: j.Sitemaps, SitemapsFailed: j.SitemapsFailed},
-		Bytes:           j.Bytes, CreatedAt: timestamp(j.CreatedAt),
+		Report:          reportOf(j),
+		KeptBytes:       j.KeptBytes, Bytes: j.Bytes, CreatedAt: timestamp(j.CreatedAt),
 		StartedAt: timeUnlessZero(j.StartedAt), EndedAt: timeUnlessZero(j.EndedAt),
 		ExpiresAt: timeUnlessZero(j.ExpiresAt), Spec: spec(j.Spec), Tags: append([]string{}, j.Tags...),
 	}
 }
 
-// record is one accepted page.
+func reportOf(j *crawl.Job) report {
+	r := &j.Report
+	return report{
+		ListPages: r.ListPages, Discovered: j.Total, Created: r.Created, Updated: r.Updated, Unchanged: r.Unchanged,
+		NotCollected: r.NotCollected, Missing: r.Missing, Sitemaps: j.Sitemaps, SitemapsFailed: j.SitemapsFailed,
+	}
+}
+
+// record is one accepted page, or one item of it.
 type record struct {
 	Seq            int64   `json:"seq" doc:"Place in the records of the job, from 1."`
 	SourceURL      string  `json:"source_url" doc:"The URL as it was linked."`
@@ -172,17 +186,39 @@ type record struct {
 	LastMod        *string `json:"lastmod" format:"date-time" doc:"When the page was last changed, as the sitemap says that named it; null for most."`
 	DuplicateOf    *string `json:"duplicate_of" doc:"source_url of the record that had the same bytes first; null for most."`
 	DecodingErrors bool    `json:"decoding_errors" doc:"Whether bytes did not fit the charset and became U+FFFD."`
+
+	Item     *int          `json:"item" doc:"Place of the record among the items of its page, from 1; null for the record of the page itself."`
+	Change   *crawl.Change `json:"change" enum:"created,updated,unchanged" doc:"What the record did to the collection of the job; null when it did not enter one."`
+	Fields   values        `json:"fields" doc:"The values of the record by name, in the order of the job's fields; null when none were asked for."`
+	Notes    []note        `json:"notes" nullable:"false" doc:"What of the record is not whole, or not as it was asked for; empty for most."`
+	Markdown *string       `json:"markdown" csv:"asked" doc:"Null unless formats has it, as the other forms of the content."`
+	Text     *string       `json:"text" csv:"asked" doc:"What a reader sees, a line for each block."`
+	HTML     *string       `json:"html" csv:"asked" doc:"As received, decoded. It is not made safe to show."`
+	Links    []link        `json:"links" nullable:"true" doc:"Every link, in the order of the page."`
+	Metadata *metadata     `json:"metadata" doc:"What the page says of itself."`
+}
+
+// TransformSchema says that a record may have no metadata.
+func (record) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	orNull(s, "metadata")
+	return s
 }
 
 func recordOf(p *crawl.Page) record {
-	return record{
+	r := record{
 		Seq: p.Seq, SourceURL: p.SourceURL, URL: p.URL, Status: p.Status, Depth: p.Depth,
 		DiscoveredOn: unlessZero(p.DiscoveredOn), Title: p.Title, FetchedAt: timestamp(p.FetchedAt),
 		DurationMS: p.DurationMS, Bytes: p.Bytes, ContentType: p.ContentType,
 		Charset: p.Charset, Language: p.Language, Canonical: p.Canonical, LinkCount: p.LinkCount, Attempts: p.Attempts,
 		DecodingErrors: p.DecodingErrors, CharsetFrom: p.CharsetFrom, DuplicateOf: unlessZero(p.DuplicateOf),
 		LastMod: timeUnlessZero(p.LastMod),
+		Item:    unlessZero(p.Item), Change: unlessZero(p.Change), Fields: values(p.Fields), Notes: notesOf(p.Notes),
 	}
+	if c := p.Content; c != nil {
+		r.Markdown, r.Text, r.HTML, r.Metadata = c.Markdown, c.Text, c.HTML, (*metadata)(c.Metadata)
+		r.Links = linksOf(c.Links)
+	}
+	return r
 }
 
 // failure is one page that failed.

@@ -175,7 +175,7 @@ func (p *Process) start(ctx context.Context) error {
 	limits := crawl.DefaultLimits()
 	limits.HostDelay, limits.HostConcurrency = p.o.HostDelay, p.o.HostConcurrency
 	api, err := httpapi.New(httpapi.Options{
-		Listen: p.o.Listen, Jobs: st, Doorbell: bell, Keys: p.o.Keys, AdminKey: p.o.AdminKey,
+		Listen: p.o.Listen, Jobs: st, Collections: st, Doorbell: bell, Keys: p.o.Keys, AdminKey: p.o.AdminKey,
 		GatewaySecret: p.o.GatewaySecret, Tenants: st, Sources: p.o.Sources, Limits: limits, Quota: p.o.Quota,
 		Logger: p.log, Registry: reg,
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -38,6 +39,10 @@ header: Content-Type: application/xml
 <title>A</title> <a href="/">index</a>
 -- same --
 <title>A</title> <a href="/">index</a>
+-- tagged --
+header: ETag: "1"
+
+<title>Tagged</title>
 -- mapped --
 <title>Mapped</title>
 -- noindex --
@@ -163,6 +168,7 @@ func live(t *testing.T, d *deployment) {
 			t.Errorf("%s: %d %s", what, res.StatusCode, body)
 		}
 	}
+	collect(t, d, site.URL)
 	for _, query := range []string{"", "?state=completed", "?tag=t", "?limit=1"} {
 		if res, body := d.exchange(http.MethodGet, d.url+"/v1/jobs"+query, d.as(alpha), ""); res.StatusCode != http.StatusOK {
 			t.Errorf("the list %s: %d %s", query, res.StatusCode, body)
@@ -183,6 +189,28 @@ func live(t *testing.T, d *deployment) {
 	for _, p := range []*crawltest.Proc{d.procs[0], d.procs[2]} {
 		if code := p.Terminate(long); code != 0 {
 			t.Errorf("a process ended with %d", code)
+		}
+	}
+}
+
+// collect fills a collection from two sides, reads it and removes it.
+func collect(t *testing.T, d *deployment, site string) {
+	t.Helper()
+	for _, urls := range [][]string{{site + "/tagged"}, {site + "/tagged", site + "/a"}} {
+		d.watch(beta, d.submit(beta, fields{
+			"urls": urls, "formats": []string{"markdown"}, "fields": fields{"title": fields{"selector": "title"}},
+			"collection": fields{"name": "c", "facets": []string{"title"}},
+		}).ID).end(long)
+	}
+	for _, what := range []string{"", "/c", "/c/items", "/c/items?title=A", "/c/items?missing=true", "/c/analytics", "/c/export?format=csv"} {
+		if res, body := d.exchange(http.MethodGet, d.url+"/v1/collections"+what, d.as(beta), ""); res.StatusCode != http.StatusOK {
+			t.Errorf("collections%s: %d %s", what, res.StatusCode, body)
+		}
+	}
+	for _, what := range []string{"/items?key=" + url.QueryEscape(site+"/a"), ""} {
+		res, body := d.exchange(http.MethodDelete, d.url+"/v1/collections/c"+what, d.as(beta), "")
+		if res.StatusCode != http.StatusNoContent {
+			t.Errorf("delete%s: %d %s", what, res.StatusCode, body)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestAnswers(t *testing.T) {
 	reset := errors.New("connection reset by peer")
 	html := "<html>\n\t<h1>Sign in \x1b[31m" + testKey + "</h1>" + strings.Repeat("x", 500)
 	number := "1" + strings.Repeat("0", 5000)
-	noDocument := []string{"read result", "delete"} // calls that read none, or not at once
+	noDocument := []string{"read result", "export", "delete"} // calls that read none, or not at once
 	for _, tt := range []struct {
 		name   string
 		answer *answer
@@ -67,7 +67,7 @@ func TestAnswers(t *testing.T) {
 		},
 		{
 			name: "cut", answer: ok(`{"job_id":`).cutBy(io.ErrUnexpectedEOF), tries: thrice, is: io.ErrUnexpectedEOF,
-			want: []string{"cut short"}, not: []string{"read result"},
+			want: []string{"cut short"}, not: []string{"read result", "export"},
 		},
 		{
 			name: "refusal cut", answer: text(404, problemType, `{"co`).cutBy(reset), tries: thrice, is: reset,
@@ -106,7 +106,7 @@ func TestAnswers(t *testing.T) {
 		{name: "two documents", answer: ok(aJob + aJob), tries: once, want: []string{"not Trawl"}, not: noDocument},
 		{
 			name: "content", answer: ok(aJob), tries: once, want: []string{"no content"},
-			not: []string{"submit", "read", "cancel", "list"},
+			not: []string{"submit", "read", "cancel", "list", "export", "extract"},
 		},
 		{
 			name: "problem without a code", answer: text(409, problemType, `{"title":"x"}`), tries: once,
@@ -290,7 +290,13 @@ func TestDecode(t *testing.T) {
 			"expires_at":null,"spec":null,"tags":null,"total":null}`
 		record = `{"seq":1,"source_url":"s","url":"u","status":200,"depth":2,"discovered_on":"d","title":"t",
 			"fetched_at":"2026-05-06T07:08:09.123Z","duration_ms":3,"bytes":4,"content_type":"c","charset":"ch","language":"l",
-			"canonical":"ca","link_count":5,"attempts":6,"decoding_errors":true,  "markdown":"# new <&"}`
+			"canonical":"ca","link_count":5,"attempts":6,"decoding_errors":true,  "new":"# new <&",
+			"item":7,"change":"updated","fields":{"b":1.50, "a":null},"notes":[{"about":"fields.b","what":"cut","count":2}],
+			"markdown":"# <&","text":"t","html":"<p>","links":[{"url":"l","text":"x","rel":"r","in_scope":true}],
+			"metadata":{"title":"m","open_graph":{"type":["a","b"]},"json_ld":[{"a": 1}],"feeds":[{"url":"f","type":"y"}],
+			"alternates":[{"language":"de","url":"d"}],"new":1}}`
+		plain = `{"seq":2,"item":null,"change":null,"fields":null,"notes":null,"markdown":null,"text":null,"html":null,
+			"links":null,"metadata":null,"title":null}`
 		failure = `{"source_url":"s","url":"u","error_type":"http_404","status":404,"message":"m","attempts":1,
 			"discovered_on":"d","depth":2,"at":"2026-05-06T07:08:09.123Z","new":null}`
 	)
@@ -320,7 +326,7 @@ func TestDecode(t *testing.T) {
 	if d := cmp.Diff(&client.Job{ID: "j1", State: "queued", Raw: json.RawMessage(empty)}, job); d != "" {
 		t.Error(d)
 	}
-	c := get(`{"items":[` + record + `, ` + record + `],"next_cursor":"c","has_more":true,"new":1}`)
+	c := get(`{"items":[` + record + `, ` + plain + `],"next_cursor":"c","has_more":true,"new":1}`)
 	records, err := c.RecordPage(t.Context(), "j1", "", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -330,7 +336,15 @@ func TestDecode(t *testing.T) {
 		DurationMS: 3, Bytes: 4, ContentType: "c", Charset: "ch", Language: "l", Canonical: "ca", LinkCount: 5,
 		Attempts: 6, DecodingErrors: true, Raw: json.RawMessage(record),
 	}
-	two := &client.Page[client.Record]{Items: []client.Record{one, one}, NextCursor: "c", HasMore: true}
+	one.Item, one.Change, one.Fields = 7, client.Updated, json.RawMessage(`{"b":1.50, "a":null}`)
+	one.Notes, one.Markdown, one.Text, one.HTML = []client.Note{{About: "fields.b", What: "cut", Count: 2}}, "# <&", "t", "<p>"
+	one.Links = []client.PageLink{{URL: "l", Text: "x", Rel: "r", InScope: true}}
+	one.Metadata = &client.Metadata{
+		Title: "m", OpenGraph: map[string][]string{"type": {"a", "b"}}, JSONLD: []json.RawMessage{json.RawMessage(`{"a": 1}`)},
+		Alternates: []client.Alternate{{Language: "de", URL: "d"}}, Feeds: []client.Feed{{URL: "f", Type: "y"}},
+	}
+	bare := client.Record{Seq: 2, Raw: json.RawMessage(plain)}
+	two := &client.Page[client.Record]{Items: []client.Record{one, bare}, NextCursor: "c", HasMore: true}
 	if d := cmp.Diff(two, records); d != "" {
 		t.Error(d)
 	}

@@ -16,9 +16,9 @@ const (
 	dialTimeout         = 10 * time.Second
 	keepAlive           = 30 * time.Second
 	tlsHandshakeTimeout = 10 * time.Second
-	// headerTimeout is longer than the longest wait of the service: a cancel takes up to
-	// ten seconds, and a few more when the store is slow.
-	headerTimeout = 30 * time.Second
+	// headerTimeout is longer than the longest wait of the service: to extract from a URL takes
+	// up to thirty seconds, and a few more when the store is slow.
+	headerTimeout = 45 * time.Second
 	// idleTimeout is shorter than the 120 s after which the service closes an idle
 	// connection, so that a request rarely meets one that is being closed.
 	idleTimeout = 90 * time.Second

@@ -35,6 +35,7 @@ type schema struct {
 	Pattern              string             `json:"pattern"`
 	Properties           map[string]*schema `json:"properties"`
 	Items                *schema            `json:"items"`
+	OneOf                []*schema          `json:"oneOf"`
 	AdditionalProperties json.RawMessage    `json:"additionalProperties"` // false, or a schema
 }
 
@@ -53,6 +54,9 @@ type openAPI struct {
 	Components struct{ Schemas map[string]*schema }
 }
 
+// noCollections has another name than its own method Collections.
+type noCollections = httpapi.Collections
+
 // readOpenAPI reads the document of a service without an admin key, which has no admin API:
 // this package is what tenants import, and leaves that API out on purpose. Whoever holds the
 // admin key changes what all tenants may do; it belongs into an operator's tools and not into
@@ -61,7 +65,7 @@ func readOpenAPI(t *testing.T) openAPI {
 	t.Helper()
 	server, err := httpapi.New(httpapi.Options{
 		// Nothing is called: the document is made of the types of the handlers.
-		Jobs: struct{ httpapi.Jobs }{}, Doorbell: struct{ httpapi.Doorbell }{}, Limits: crawl.DefaultLimits(), Quota: crawl.Quota{MaxRunning: 1},
+		Jobs: struct{ httpapi.Jobs }{}, Collections: struct{ noCollections }{}, Doorbell: struct{ httpapi.Doorbell }{}, Limits: crawl.DefaultLimits(), Quota: crawl.Quota{MaxRunning: 1},
 		Logger: slog.New(slog.DiscardHandler), Registry: obs.NewRegistry(),
 	})
 	if err != nil {
@@ -98,7 +102,18 @@ func (c *comparison) types(path string, g reflect.Type, s *schema) {
 	if g.Kind() == reflect.Pointer {
 		g = g.Elem()
 	}
+	if g == reflect.TypeFor[json.RawMessage]() || g.Kind() == reflect.Interface {
+		return // passed through, whatever it is
+	}
+	if len(s.OneOf) > 0 {
+		c.oneOf(path, g, s)
+		return
+	}
 	want := kindOf(s)
+	if g == reflect.TypeFor[client.Fields]() && want == "map" {
+		// An object with an order: its values are what the elements are, but for their names.
+		g = reflect.MapOf(reflect.TypeFor[string](), g.Elem())
+	}
 	if got := c.kind(g); got != want {
 		c.fault(path, "%s is %s, the schema is %s", g, got, want)
 		return
@@ -118,6 +133,22 @@ func (c *comparison) types(path string, g reflect.Type, s *schema) {
 	case "string":
 		c.enums(path, g, s)
 	}
+}
+
+// oneOf compares a Go type with that of several forms that has its kind: those that a decoder
+// reads as shorthand for it, and null, are others.
+func (c *comparison) oneOf(path string, g reflect.Type, s *schema) {
+	for _, one := range s.OneOf {
+		form := one
+		if name, ok := strings.CutPrefix(one.Ref, "#/components/schemas/"); ok && c.doc.Components.Schemas[name] != nil {
+			form = c.doc.Components.Schemas[name]
+		}
+		if kindOf(form) == c.kind(g) {
+			c.types(path, g, one)
+			return
+		}
+	}
+	c.fault(path, "%s is %s, and the schema has no such form", g, c.kind(g))
 }
 
 // kindOf names the type of a schema, null apart.
@@ -147,6 +178,8 @@ func (c *comparison) kind(g reflect.Type) string {
 		return "time"
 	case g == reflect.TypeFor[time.Duration]():
 		return "duration"
+	case g == reflect.TypeFor[json.Number]():
+		return "number"
 	}
 	switch g.Kind() {
 	case reflect.String, reflect.Map:
@@ -155,6 +188,8 @@ func (c *comparison) kind(g reflect.Type) string {
 		return "integer"
 	case reflect.Bool:
 		return "boolean"
+	case reflect.Float64:
+		return "number"
 	case reflect.Slice:
 		return "array"
 	case reflect.Struct:
@@ -297,7 +332,10 @@ func TestContract(t *testing.T) {
 		"FailurePage": reflect.TypeFor[client.Page[client.PageError]](), "Problem": reflect.TypeFor[client.Error](),
 		"KnownURL": reflect.TypeFor[client.URLInfo](), "URLPage": reflect.TypeFor[client.Page[client.URLInfo]](),
 		"Judgement": reflect.TypeFor[client.Judgement](), "Event": reflect.TypeFor[client.Event](),
-		"Delivery": reflect.TypeFor[client.WebhookDelivery](),
+		"Delivery": reflect.TypeFor[client.WebhookDelivery](), "ExtractRequest": reflect.TypeFor[client.Extract](),
+		"Extraction": reflect.TypeFor[client.Extraction](), "Collection": reflect.TypeFor[client.CollectionInfo](),
+		"CollectionPage": reflect.TypeFor[client.Page[client.CollectionInfo]](), "CollectionItem": reflect.TypeFor[client.CollectionItem](),
+		"Analytics": reflect.TypeFor[client.Analytics](),
 	} {
 		s := *c.doc.Components.Schemas[name]
 		s.Properties = maps.Clone(s.Properties)
@@ -376,9 +414,15 @@ func TestParameters(t *testing.T) {
 		"/v1/jobs/{id}/records":  {"cursor", "limit"},
 		"/v1/jobs/{id}/errors":   {"cursor", "limit"},
 		"/v1/jobs/{id}/urls":     {"cursor", "limit", "reason", "state", "url"},
-		"/v1/jobs/{id}/result":   {"format"},
+		"/v1/jobs/{id}/result":   {"after", "columns", "cursor", "format"},
 		"/v1/jobs/{id}":          nil,
 		"/v1/jobs/{id}/webhooks": nil,
+
+		"/v1/collections":                  {"cursor", "limit"},
+		"/v1/collections/{name}":           nil,
+		"/v1/collections/{name}/items":     {"after", "cursor", "facets", "missing", "page", "size"},
+		"/v1/collections/{name}/analytics": {"top_n"},
+		"/v1/collections/{name}/export":    {"after", "columns", "cursor", "facets", "format", "missing"},
 	} {
 		var got []string
 		for _, p := range doc.Paths[path]["get"].Parameters {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -96,20 +95,7 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	err = c.do(ctx, q, func(resp *http.Response) error {
-		if resp.StatusCode == http.StatusNoContent {
-			return nil
-		}
-		data, err := c.body(resp, maxProblem)
-		if err != nil {
-			return err
-		}
-		return c.foreign(resp, data, "it should have no content")
-	})
-	if q.lost && (errors.Is(err, CodeNotFound) || errors.Is(err, CodeExpired)) {
-		return nil
-	}
-	return err
+	return c.remove(ctx, q)
 }
 
 // Wait reads the status of a job until it has ended, however, and returns the last. Every

@@ -65,15 +65,6 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It keeps the whole in Raw.
-func (r *Record) UnmarshalJSON(data []byte) error {
-	type plain Record
-	p, err := decodeFresh[plain](data)
-	*r = Record(p)
-	r.Raw = bytes.Clone(data)
-	return err
-}
-
-// UnmarshalJSON implements json.Unmarshaler. It keeps the whole in Raw.
 func (e *PageError) UnmarshalJSON(data []byte) error {
 	type plain PageError
 	p, err := decodeFresh[plain](data)

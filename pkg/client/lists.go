@@ -37,22 +37,9 @@ func PageSize(n int) ReadOption { return func(r *reading) { r.size = n } }
 // with a zero Record. Each range over it begins anew.
 func (c *Client) Records(ctx context.Context, id string, options ...ReadOption) iter.Seq2[Record, error] {
 	r := c.readingOf(recordsOf, id, options)
-	all := walk(ctx, r, func(cursor string, limit int) (*Page[Record], error) {
+	return bySeq.keep(r.call, 0, walk(ctx, r, func(cursor string, limit int) (*Page[Record], error) {
 		return c.RecordPage(ctx, id, cursor, limit)
-	})
-	return func(yield func(Record, error) bool) {
-		var last int64
-		for record, err := range all {
-			if err == nil && record.Seq <= last {
-				yield(Record{}, fmt.Errorf("%s: record %d comes behind record %d; %s", r.call, record.Seq, last, report))
-				return
-			}
-			last = record.Seq
-			if !yield(record, err) {
-				return
-			}
-		}
-	}
+	}))
 }
 
 // Errors walks the pages of a job that failed, as [Client.Records] does.

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 )
 
 // Format is one of the forms of a whole result.
@@ -21,21 +24,65 @@ const (
 	CSV    Format = "csv"
 )
 
+// DownloadOption changes what is downloaded.
+type DownloadOption func(*downloading)
+
+type downloading struct {
+	columns []string
+	after   int64
+}
+
+// Columns chooses the columns of a [CSV] and their order, such as "url", "change" or
+// "fields.price". By default there are all that have one value, and all fields.
+func Columns(names ...string) DownloadOption { return func(d *downloading) { d.columns = names } }
+
+// After leaves out a result's records up to the one with this [Record.Seq]. Of items
+// [ItemsQuery.After] is the same.
+func After(seq int64) DownloadOption { return func(d *downloading) { d.after = seq } }
+
 // Result downloads the whole result of an ended job. The caller closes it. Neither its
 // size nor its time, once it has begun, is bounded but by ctx, which must last until all
 // is read. A download that was cut ends in an error that is [io.ErrUnexpectedEOF], never
-// in io.EOF; it is not taken up again.
-func (c *Client) Result(ctx context.Context, id string, format Format) (io.ReadCloser, error) {
+// in io.EOF; it is not taken up again, as [Client.StreamRecords] is.
+func (c *Client) Result(ctx context.Context, id string, format Format, options ...DownloadOption) (io.ReadCloser, error) {
 	q, err := ofJob("read result of", http.MethodGet, id, "/result")
 	if err != nil {
 		return nil, err
 	}
-	q.stream = true
-	if format != "" {
-		q.query = url.Values{"format": {string(format)}}
+	q.query = url.Values{}
+	return c.download(ctx, q, format, options)
+}
+
+// StreamRecords reads the records of an ended job as one stream, in fewer requests than
+// [Client.Records] and with one record in memory at a time. It begins behind the record with
+// the [Record.Seq] after; 0 is the beginning. A stream that breaks is taken up behind the last
+// record that came, as often as calls are repeated, see [WithRetries]. An error is the last that
+// it yields. Each range over it begins anew.
+func (c *Client) StreamRecords(ctx context.Context, id string, after int64) iter.Seq2[Record, error] {
+	call := aboutJob("read result of", id)
+	return stream(ctx, c, call, bySeq, after, func(ctx context.Context, after int64) (io.ReadCloser, error) {
+		return c.Result(ctx, id, NDJSON, After(after))
+	})
+}
+
+// download makes a call that is answered by a document of any size.
+func (c *Client) download(ctx context.Context, q *request, format Format, options []DownloadOption) (io.ReadCloser, error) {
+	var o downloading
+	for _, option := range options {
+		option(&o)
 	}
-	var d *download
-	err = c.do(ctx, q, func(resp *http.Response) error {
+	if format != "" {
+		q.query.Set("format", string(format))
+	}
+	if len(o.columns) > 0 {
+		q.query.Set("columns", strings.Join(o.columns, ","))
+	}
+	if o.after != 0 {
+		q.query.Set("after", strconv.FormatInt(o.after, 10))
+	}
+	q.stream = true
+	var d io.ReadCloser
+	err := c.do(ctx, q, func(resp *http.Response) error {
 		if err := c.downloadable(resp, format); err != nil {
 			return err
 		}
@@ -69,7 +116,7 @@ func (c *Client) downloadable(resp *http.Response, format Format) error {
 	return nil
 }
 
-// download is the body of a result that tells its end from a cut.
+// download is a document on its way. It tells its end from a cut.
 type download struct {
 	body io.ReadCloser
 	call string

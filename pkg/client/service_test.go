@@ -28,7 +28,9 @@ const (
 	noPages  = `{"items":[],"next_cursor":null,"has_more":false}`
 	jsonType = "application/json"
 
+	ndjsonType  = "application/x-ndjson"
 	problemType = "application/problem+json"
+	noAnalytics = `{"total":0,"missing":0,"facets":{},"distinct":{},"numbers":{}}`
 )
 
 // service answers without a network, so that in a bubble of synctest the time of its
@@ -220,6 +222,49 @@ var calls = []call{
 		}
 		defer r.Close()
 		_, err = io.Copy(io.Discard, r)
+		return err
+	}},
+	{"read result of job j1: ", text(200, ndjsonType, ""), func(ctx context.Context, c *client.Client) error {
+		return drain(c.StreamRecords(ctx, "j1", 0))
+	}},
+	{"list collections: ", ok(noPages), func(ctx context.Context, c *client.Client) error {
+		return drain(c.Collections(ctx))
+	}},
+	{"read collection jobs: ", ok(`{"name":"jobs"}`), func(ctx context.Context, c *client.Client) error {
+		_, err := c.Collection(ctx, "jobs")
+		return err
+	}},
+	{"read items of collection jobs: ", ok(noPages), func(ctx context.Context, c *client.Client) error {
+		return drain(c.Items(ctx, "jobs", client.ItemsQuery{}))
+	}},
+	{"read items of collection jobs: ", ok(noPages), func(ctx context.Context, c *client.Client) error {
+		_, err := c.ItemPage(ctx, "jobs", 1, client.ItemsQuery{})
+		return err
+	}},
+	{"read analytics of collection jobs: ", ok(noAnalytics), func(ctx context.Context, c *client.Client) error {
+		_, err := c.Analytics(ctx, "jobs", 0)
+		return err
+	}},
+	{"export collection jobs: ", text(200, "text/csv; charset=utf-8", ""), func(ctx context.Context, c *client.Client) error {
+		r, err := c.ExportItems(ctx, "jobs", client.CSV, client.ItemsQuery{})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		_, err = io.Copy(io.Discard, r)
+		return err
+	}},
+	{"export collection jobs: ", text(200, ndjsonType, ""), func(ctx context.Context, c *client.Client) error {
+		return drain(c.StreamItems(ctx, "jobs", client.ItemsQuery{}))
+	}},
+	{"delete an item of collection jobs: ", &answer{status: 204}, func(ctx context.Context, c *client.Client) error {
+		return c.DeleteItem(ctx, "jobs", "k")
+	}},
+	{"delete collection jobs: ", &answer{status: 204}, func(ctx context.Context, c *client.Client) error {
+		return c.DeleteCollection(ctx, "jobs")
+	}},
+	{"extract: ", ok(`{"source_url":null}`), func(ctx context.Context, c *client.Client) error {
+		_, err := c.Extract(ctx, client.Extract{HTML: "<p>"})
 		return err
 	}},
 }

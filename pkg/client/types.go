@@ -19,7 +19,13 @@ type Spec struct {
 	Scope     Scope         `json:"scope,omitempty"`
 	Include   []string      `json:"include,omitempty"` // a glob, or re: and an RE2 expression; a link must match one
 	Exclude   []string      `json:"exclude,omitempty"` // and none of these
-	Formats   []string      `json:"formats,omitempty"`
+
+	Formats     []ContentFormat `json:"formats,omitempty"`      // what is kept of the content of each page
+	MainContent bool            `json:"main_content,omitempty"` // markdown and text without navigation and the like
+	Fields      Fields          `json:"fields,omitempty"`       // values to take out of each page
+	Items       *Items          `json:"items,omitempty"`        // several records a page, behind that of the page itself
+	ListPages   []string        `json:"list_pages,omitempty"`   // patterns of pages that are there for their links
+	Collection  *Collection     `json:"collection,omitempty"`   // where the records enter that outlive the job
 
 	Concurrency int           `json:"concurrency,omitempty"` // pages of the job in flight at once
 	Delay       time.Duration `json:"delay,omitempty"`       // between two requests to one host
@@ -119,7 +125,8 @@ type Job struct {
 	RefusedByReason map[string]int64 `json:"refused_by_reason"` // links never admitted; not in Total
 	Report          Report           `json:"report"`
 
-	Bytes     int64     `json:"bytes"` // decoded, of the pages that were read: accepted, noindex and aliases
+	Bytes     int64     `json:"bytes"`      // decoded, of the pages that were read: accepted, noindex and aliases
+	KeptBytes int64     `json:"kept_bytes"` // that the content of its pages takes in the store
 	CreatedAt time.Time `json:"created_at"`
 	StartedAt time.Time `json:"started_at"` // zero until then, as the next two
 	EndedAt   time.Time `json:"ended_at"`
@@ -127,40 +134,6 @@ type Job struct {
 
 	Spec *Spec    `json:"spec,omitempty"` // what was submitted, before defaults; nil in lists
 	Tags []string `json:"tags"`
-
-	// Raw is the whole as the service sent it, with what this version does not know.
-	Raw json.RawMessage `json:"-"`
-}
-
-// Report sums a job up.
-type Report struct {
-	Discovered     int64 `json:"discovered"`
-	Sitemaps       int64 `json:"sitemaps"`        // that were read; not in Total
-	SitemapsFailed int64 `json:"sitemaps_failed"` // that could not be, or not to their end
-}
-
-// Record is one accepted page.
-type Record struct {
-	Seq            int64     `json:"seq"`           // place in the records of the job, from 1
-	SourceURL      string    `json:"source_url"`    // as it was linked
-	URL            string    `json:"url"`           // where it ended
-	Status         int       `json:"status"`        // of the HTTP answer
-	Depth          int       `json:"depth"`         // links away from a seed
-	DiscoveredOn   string    `json:"discovered_on"` // SourceURL of the page that linked here first; empty for an input
-	Title          string    `json:"title"`
-	FetchedAt      time.Time `json:"fetched_at"`
-	DurationMS     int64     `json:"duration_ms"`
-	Bytes          int64     `json:"bytes"` // of the decoded body
-	ContentType    string    `json:"content_type"`
-	Charset        string    `json:"charset"`
-	CharsetFrom    string    `json:"charset_from"` // how it was found
-	Language       string    `json:"language"`
-	Canonical      string    `json:"canonical"`
-	LinkCount      int       `json:"link_count"`
-	Attempts       int       `json:"attempts"`
-	LastMod        time.Time `json:"lastmod"`         // last changed, as the sitemap says that named it; often zero
-	DuplicateOf    string    `json:"duplicate_of"`    // SourceURL of the record that had the same bytes first
-	DecodingErrors bool      `json:"decoding_errors"` // bytes that did not fit the charset became U+FFFD
 
 	// Raw is the whole as the service sent it, with what this version does not know.
 	Raw json.RawMessage `json:"-"`

@@ -96,6 +96,8 @@ type Quota struct {
 	MaxPages             int64 `name:"max-pages" default:"1000000" min:"1" max:"1000000" help:"URLs that one job may admit; 1 to 1000000."`
 	PagesPerDay          int64 `name:"pages-per-day" default:"0" min:"0" max:"1000000000000" help:"Pages of one tenant from midnight to midnight UTC; 0 for no bound."`
 	MaxBytes             int64 `name:"max-bytes" default:"10737418240" min:"0" max:"1000000000000000" help:"Decoded bytes of the pages of one job; 0 for no bound."`
+	MaxKeptBytes         int64 `name:"max-kept-bytes" default:"1073741824" min:"0" max:"1000000000000" help:"Bytes that the content of the pages of one job may take in Redis; 0 for no bound."`
+	MaxItems             int64 `name:"max-items" default:"1000000" min:"0" max:"100000000" help:"Items of one collection; 0 for no bound."`
 	SubmissionsPerSecond int64 `name:"submissions-per-second" default:"0" min:"0" max:"1000000" help:"Submissions of one tenant in a second, replays included; 0 for no bound."`
 }
 

@@ -36,7 +36,7 @@ func file(t *testing.T, content string) string {
 }
 
 // granted is what a tenant may have by default.
-var granted = config.Quota{MaxQueued: 10_000, MaxRunning: 10, MaxPages: 1_000_000, MaxBytes: 10 << 30}
+var granted = config.Quota{MaxQueued: 10_000, MaxRunning: 10, MaxPages: 1_000_000, MaxBytes: 10 << 30, MaxKeptBytes: 1 << 30, MaxItems: 1_000_000}
 
 func TestLoadAPI(t *testing.T) {
 	t.Parallel()
@@ -94,19 +94,19 @@ func TestLoadAPI(t *testing.T) {
 			"what a tenant is granted", nil,
 			[]string{
 				keys, "TRAWL_MAX_QUEUED=1", "TRAWL_MAX_RUNNING=10000", "TRAWL_MAX_PAGES=2", "TRAWL_PAGES_PER_DAY=1000000000000",
-				"TRAWL_MAX_BYTES=1000000000000000", "TRAWL_SUBMISSIONS_PER_SECOND=3",
+				"TRAWL_MAX_BYTES=1000000000000000", "TRAWL_MAX_KEPT_BYTES=4", "TRAWL_MAX_ITEMS=5", "TRAWL_SUBMISSIONS_PER_SECOND=3",
 			},
 			func(c *config.API) {
 				c.Quota = config.Quota{
-					MaxQueued: 1, MaxRunning: 10_000, MaxPages: 2, PagesPerDay: 1e12, MaxBytes: 1e15, SubmissionsPerSecond: 3,
+					MaxQueued: 1, MaxRunning: 10_000, MaxPages: 2, PagesPerDay: 1e12, MaxBytes: 1e15, MaxKeptBytes: 4, MaxItems: 5, SubmissionsPerSecond: 3,
 				}
 			},
 		},
 		{
 			"no bounds",
-			[]string{"--pages-per-day=0", "--max-bytes=0", "--submissions-per-second=0"},
+			[]string{"--pages-per-day=0", "--max-bytes=0", "--max-kept-bytes=0", "--max-items=0", "--submissions-per-second=0"},
 			[]string{keys},
-			func(c *config.API) { c.MaxBytes = 0 },
+			func(c *config.API) { c.MaxBytes, c.MaxKeptBytes, c.MaxItems = 0, 0, 0 },
 		},
 		{
 			"the worker's names", nil,

@@ -44,10 +44,12 @@ const (
 	CodePrivateAddress     Code = "private_address"              // the guard refused the connection
 	CodeRedirectLoop       Code = "redirect_loop"
 	CodeTooManyRedirects   Code = "too_many_redirects"
-	CodeBadRedirect        Code = "bad_redirect" // a Location that is absent or no http URL
-	CodeInvalidURL         Code = "invalid_url"  // a URL that cannot be fetched as given
-	CodeWorkerLost         Code = "worker_lost"  // its worker died each time it was tried
-	CodeMislabelledNotHTML Code = "not_html"     // says HTML, carries a PDF, an archive or an image
+	CodeBadRedirect        Code = "bad_redirect"  // a Location that is absent or no http URL
+	CodeInvalidURL         Code = "invalid_url"   // a URL that cannot be fetched as given
+	CodeWorkerLost         Code = "worker_lost"   // its worker died each time it was tried
+	CodeMislabelledNotHTML Code = "not_html"      // says HTML, carries a PDF, an archive or an image
+	CodeMissingField       Code = "missing_field" // lacks a value that the job requires
+	CodeTooComplex         Code = "too_complex"   // HTML that would take too much memory or time as a tree
 )
 
 // HTTPCode returns the code of a page that was answered with the given status,

@@ -62,6 +62,11 @@ type Job struct {
 	FailedByType    map[Code]int64   `json:"failed_by_type"`
 	RefusedByReason map[Reason]int64 `json:"refused_by_reason"`
 
+	// Report is what the job found for the collections of its tenant.
+	Report Report `json:"report"`
+
+	// KeptBytes is what the content of its pages takes in the store.
+	KeptBytes int64     `json:"kept_bytes"`
 	Bytes     int64     `json:"bytes"` // decoded bytes of the pages that were read: accepted, noindex and aliases
 	CreatedAt time.Time `json:"created_at"`
 	StartedAt time.Time `json:"started_at"` // zero until a worker began it

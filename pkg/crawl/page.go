@@ -1,6 +1,9 @@
 package crawl
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // ItemKind says what a frontier item is. Only pages count in Job.Total.
 type ItemKind byte
@@ -56,6 +59,19 @@ type Page struct {
 	// DuplicateOf is the source_url of the record that had the same bytes first; empty
 	// for most.
 	DuplicateOf string `json:"duplicate_of,omitempty"`
+	// Item is the place of the record among the items of its page, from 1; 0 for the record of
+	// the page itself.
+	Item int `json:"item,omitempty"`
+	// Change is what the record did to the collection of the job; empty for nothing.
+	Change Change `json:"change,omitempty"`
+	// Fields are the values of the record by name, a JSON object in the order of the spec; nil
+	// where none were asked for.
+	Fields json.RawMessage `json:"fields,omitempty"`
+	// Notes say what of the record is not whole, or not as it was asked for; nil for most.
+	Notes []Note `json:"notes,omitempty"`
+	// Content is what the job keeps of the page; nil for none. A page whose bytes another record
+	// had first has none: that is DuplicateOf.
+	Content *Content `json:"-"`
 	// DecodingErrors reports that bytes did not fit the charset and became U+FFFD.
 	DecodingErrors bool `json:"decoding_errors,omitempty"`
 }

@@ -41,6 +41,7 @@ const (
 type Rules struct {
 	sources          Sources
 	include, exclude patterns
+	listPages        patterns
 	maxDepth         int
 	site             bool // links are followed, so that there can be traps
 	params           paramRules
@@ -65,6 +66,7 @@ func (p *Plan) Rules() (*Rules, error) {
 	r.sources = sources
 	r.include, faults = compilePatterns("include", p.Include, faults)
 	r.exclude, faults = compilePatterns("exclude", p.Exclude, faults)
+	r.listPages, faults = compilePatterns("list_pages", p.ListPages, faults)
 	r.params, faults = compileParams(p.DropParams, p.SortParams, faults)
 	r.headerOrigins = make(map[string]struct{}, len(p.HeaderOrigins))
 	for _, origin := range p.HeaderOrigins {
@@ -174,6 +176,14 @@ func (r *Rules) check(u URL, depth int) (Reason, *pattern) {
 		return RefusedDepth, nil
 	}
 	return "", included
+}
+
+// ListPage reports whether a page is there for its links alone: whether a pattern of
+// [Spec.ListPages] matches its URL. One that cannot be decided within the steps that a URL may
+// take is none.
+func (r *Rules) ListPage(u URL) bool {
+	p := r.listPages.match(u.normal())
+	return p != nil && p != &costly
 }
 
 func (r *Rules) inScope(n URL) bool {

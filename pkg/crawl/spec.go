@@ -47,8 +47,23 @@ type Spec struct {
 	// Exclude refuses links that match one of its patterns, whatever Include says;
 	// patterns and bounds as in Include. Default: none.
 	Exclude []string `json:"exclude,omitempty"`
-	// Formats is empty: URL, title and links counted. No other is offered yet.
+	// Formats are what is kept of the content of each page: any of [Formats], each once.
+	// Default: none; URL, title and links counted.
 	Formats []string `json:"formats,omitempty"`
+	// MainContent takes the markdown and the text of the main content of a page alone, without
+	// navigation, banners and the like, where that can be told. Default false.
+	MainContent bool `json:"main_content,omitempty"`
+	// Fields are values taken out of each page, by name: at most [MaxFields], those of Items
+	// counted as well. Package fields compiles them and says what is wrong with each.
+	Fields Fields `json:"fields,omitempty"`
+	// Items says that a page holds several records, one for each element that its selector
+	// matches. They come behind the record of the page itself.
+	Items *Items `json:"items,omitempty"`
+	// ListPages are patterns, as in Include, of pages that are there for their links: no
+	// Fields are taken out of them, and they enter no collection. For a site crawl.
+	ListPages []string `json:"list_pages,omitempty"`
+	// Collection is where the records enter that outlive the job. Default: nowhere.
+	Collection *Collection `json:"collection,omitempty"`
 	// Concurrency bounds the requests of the job in flight over all workers: 1 to
 	// 256. Default 8. Hosts have their own bound.
 	Concurrency *int `json:"concurrency,omitempty"`
@@ -169,6 +184,8 @@ type Limits struct {
 	Retention         time.Duration
 	TimeLimit         time.Duration
 	MaxBytes          int64 // decoded bytes of all pages of one job; 0 for no bound
+	MaxKeptBytes      int64 // bytes of kept content of one job, as stored; 0 for no bound
+	MaxItems          int64 // items of one collection; 0 for no bound
 }
 
 // DefaultLimits returns the limits of a service that sets none. Half a second
@@ -220,7 +237,19 @@ type Plan struct {
 	UserAgent     string   `json:"user_agent,omitempty"`     // empty: the worker's own
 	DropParams    []string `json:"drop_params,omitempty"`    // see [Rules.Canonical]
 	SortParams    bool     `json:"sort_params,omitempty"`
-	MaxBytes      int64    `json:"max_bytes,omitempty"` // 0: no bound
+	MaxBytes      int64    `json:"max_bytes,omitempty"`      // 0: no bound
+	MaxKeptBytes  int64    `json:"max_kept_bytes,omitempty"` // 0: no bound
+	Formats       []string `json:"formats,omitempty"`        // in the order of [Formats]
+	MainContent   bool     `json:"main_content,omitempty"`
+	Fields        Fields   `json:"fields,omitempty"`
+	Items         *Items   `json:"items,omitempty"`
+	ListPages     []string `json:"list_pages,omitempty"`
+	// Collection has all that its definition says, the key too; nil for none.
+	Collection *Collection `json:"collection,omitempty"`
+	// Series names what the job crawls, so that a later job of the same inputs is a re-crawl of
+	// it: 22 characters of A-Z, a-z, 0-9, - and _; empty without Collection.
+	Series   string `json:"series,omitempty"`
+	MaxItems int64  `json:"max_items,omitempty"` // of the collection; 0: no bound
 	// Webhook is canonical, with its events; nil for none. It is stored on its own, because
 	// a slice has no use for it.
 	Webhook *Webhook `json:"-"`
@@ -275,6 +304,9 @@ func (s *Spec) Plan(l Limits, src Sources) (Plan, []Input, error) {
 	}
 	p := c.plan
 	p.Sources = src.Strings()
+	if p.Collection != nil {
+		p.Series = series(&p, inputs)
+	}
 	if p.Site {
 		for _, in := range inputs {
 			p.Seeds = append(p.Seeds, in.URL.String())
@@ -290,7 +322,14 @@ func (s *Spec) Plan(l Limits, src Sources) (Plan, []Input, error) {
 // space and spellings of one value ("60s", "1m") make no difference; the order of
 // a list and a default given explicitly do.
 func (s *Spec) Digest() [32]byte {
-	b, _ := json.Marshal(s) // of strings, numbers and durations: it never fails
+	sorted := *s
+	sorted.Fields = s.Fields.sorted()
+	if s.Items != nil {
+		items := *s.Items
+		items.Fields = items.Fields.sorted()
+		sorted.Items = &items
+	}
+	b, _ := json.Marshal(sorted) // of strings, numbers, durations and what was JSON before: it never fails
 	return sha256.Sum256(b)
 }
 
@@ -336,15 +375,13 @@ func (c *checked) fault(field, rule, format string, args ...any) {
 func (s *Spec) check(l Limits) *checked {
 	l = l.orDefault()
 	c := &checked{limits: l}
-	c.plan.HostConcurrency, c.plan.MaxBytes = l.HostConcurrency, l.MaxBytes
+	c.plan.HostConcurrency, c.plan.MaxBytes, c.plan.MaxKeptBytes = l.HostConcurrency, l.MaxBytes, l.MaxKeptBytes
 	c.checkParams(s)
 	c.checkInputs(s)
 	c.checkSite(s)
 	c.plan.TimeLimit = c.duration(
 		"time_limit", s.TimeLimit, min(defaultLimit, l.TimeLimit), MinTimeLimit, l.TimeLimit)
-	if len(s.Formats) > 0 {
-		c.fault("formats", "unsupported", "No format is offered yet. Leave formats out or give an empty list.")
-	}
+	c.checkContent(s)
 	c.plan.Concurrency = integer(
 		c, "concurrency", s.Concurrency, min(defaultFlights, l.Concurrency), 1, l.Concurrency)
 	c.plan.Delay = c.duration("delay", s.Delay, l.HostDelay, l.HostDelay, max(MaxDelay, l.HostDelay))
@@ -431,6 +468,7 @@ func (c *checked) checkSite(s *Spec) {
 			{"include", len(s.Include) > 0},
 			{"exclude", len(s.Exclude) > 0},
 			{"sitemap", s.Sitemap != ""},
+			{"list_pages", len(s.ListPages) > 0},
 		} {
 			if f.given {
 				c.fault(f.name, "site_only",

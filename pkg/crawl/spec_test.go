@@ -82,10 +82,10 @@ func TestValidate(t *testing.T) {
 		},
 		{
 			"all too small", `{"seed_url":"http://a.test","max_pages":0,"max_depth":-1,"time_limit":"999ms","concurrency":0,
-				"delay":"499ms","retention":"59s","scope":"HOST","formats":["text"],"tags":["", " a"],"include":[""],"exclude":["["]}`,
+				"delay":"499ms","retention":"59s","scope":"HOST","formats":["words"],"tags":["", " a"],"include":[""],"exclude":["["]}`,
 			[]string{
 				"max_pages min", "max_depth min", "scope enum", "include[0] pattern", "exclude[0] pattern", "time_limit min",
-				"formats unsupported", "concurrency min", "delay min", "tags[0] min", "tags[1] pattern", "retention min",
+				"formats[0] enum", "concurrency min", "delay min", "tags[0] min", "tags[1] pattern", "retention min",
 			},
 		},
 		{

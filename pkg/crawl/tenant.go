@@ -21,6 +21,13 @@ type Quota struct {
 	// crosses it is kept, and so are those in flight beside it; the job is then cut short
 	// ([StopByteLimit]). Pages that failed and sitemaps do not count.
 	MaxBytes int64 `json:"max_bytes"`
+	// MaxKeptBytes bounds the content of pages that one job keeps, as it is stored, see
+	// [Job.KeptBytes]. The record that would cross it is kept without content, and says so; the
+	// job is then cut short ([StopByteLimit]).
+	MaxKeptBytes int64 `json:"max_kept_bytes"`
+	// MaxItems bounds the items of one collection. Beyond it nothing new enters; what is in it
+	// is still updated.
+	MaxItems int64 `json:"max_items"`
 	// SubmissionsPerSecond bounds how often the tenant may submit, replays included, with a
 	// burst of one second's; one more is refused with [CodeRateLimited].
 	SubmissionsPerSecond int64 `json:"submissions_per_second"`
@@ -35,6 +42,8 @@ func (q Quota) Within(service Quota) Quota {
 		MaxPages:             narrower(q.MaxPages, service.MaxPages),
 		PagesPerDay:          narrower(q.PagesPerDay, service.PagesPerDay),
 		MaxBytes:             narrower(q.MaxBytes, service.MaxBytes),
+		MaxKeptBytes:         narrower(q.MaxKeptBytes, service.MaxKeptBytes),
+		MaxItems:             narrower(q.MaxItems, service.MaxItems),
 		SubmissionsPerSecond: narrower(q.SubmissionsPerSecond, service.SubmissionsPerSecond),
 	}
 }

@@ -50,7 +50,8 @@ type JobPage struct {
 	More bool
 }
 
-// RecordPage is one page of records in the order they were recorded.
+// RecordPage is one page of records in the order they were recorded. It can be shorter than
+// was asked for although More is set: see [Store.Records].
 type RecordPage struct {
 	Records []crawl.Page
 	Next    int64 // pass as after to go on

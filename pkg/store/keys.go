@@ -15,6 +15,23 @@ import (
 //	                            service grants them, and own:max_queued …, the tenant's own; tokens, tokens_at, of
 //	                            its submissions; day, the last on which a page was settled
 //	{t:T}:day:D           STR   pages of its jobs that were settled on day D since the epoch, of that day alone
+//	{t:T}:collections     ZSET  names of its collections, all with score 0; the tenant's hash has collections, how many were ever made
+//	{t:T}:c:NAME          HASH  a collection: def and form, its definition; data, the N of what it holds; created, updated, ms;
+//	                            seq, the number of its last item; series and missing, how many there are
+//	{t:T}:d:N:ids         HASH  digest of the key → fingerprint, digest of the page that gave it last, number of an item
+//	{t:T}:d:N:item:K      HASH  "created updated job" and JSON of items by number, a thousand a hash
+//	{t:T}:d:N:counted:K   HASH  what of them is counted, as of items.lua, likewise
+//	{t:T}:d:N:order       ZSET  "number series" of every item, all with score 0
+//	{t:T}:d:N:facet:F     ZSET  value of facet F by the number of items that have it, below zero
+//	{t:T}:d:N:find:F      ZSET  value, NUL and number of each of these items, all with score 0
+//	{t:T}:d:N:num:F       ZSET  "millionths:number" of items by the whole part of their number F
+//	{t:T}:d:N:sums        HASH  F.high and F.low, the sum of these numbers in millionths: high billions, and low
+//	{t:T}:d:N:series      HASH  number of each series of crawls, see crawl.Plan.Series
+//	{t:T}:d:N:since       HASH  when the last complete crawl of a series, by number, was submitted, ms
+//	{t:T}:d:N:seen:S      ZSET  items that series number S saw last, by when it did, ms
+//	{t:T}:d:N:visits      HASH  digest of a page's URL → numbers of the items it gave, a line feed, the Visit
+//	{t:T}:d:N:visits_old  HASH  the same of those before
+//	{t:T}:dropped         ZSET  data of deleted collections by how many of its keys are freed
 //	{t:T}:none            —     never there: removing it is a write that needs no memory
 //	{t:T}:counted         ZSET  nonces of submissions by when they took a token, ms; for a minute
 //	{t:T}:jobs            ZSET  job id by creation number
@@ -51,7 +68,9 @@ import (
 //	{t:T}:j:ID:maps_done  BITS  n of sitemaps that are settled, as done
 //	{t:T}:j:ID:mapurls    HASH  URL of a sitemap by its n
 //	{t:T}:j:ID:lastmod    HASH  when a page was last changed, in ms by its n, as a sitemap says
-//	{t:T}:j:ID:rec:K      HASH  records by number, a thousand a hash
+//	{t:T}:j:ID:rec:K      HASH  records by number, a thousand a hash; those of the items of a page, behind that of
+//	                            the page, have of (its number), item, fields and change
+//	{t:T}:j:ID:body:K     HASH  content of pages by the number of their record, a thousand a hash, as of content.go
 //	{t:T}:j:ID:err:K      HASH  failed pages by number, a thousand a hash
 //	{t:T}:j:ID:skip:R     LIST  rows skipped for reason R, a tab, and the record or URL that it is about
 //	{a}:tenants           ZSET  names of the tenants that something is kept of, all with score 0

@@ -38,11 +38,11 @@ type model struct {
 	seen                         map[string]bool
 	refused                      map[string]bool
 	claims                       map[string]int64
-	sources                      []string // by seq
 	seedsOK, pageLimit, refusals int64
 	cancelAt, deadline           int64
 	maps                         modelMaps
 	modelQuota
+	modelRecords
 }
 
 type held struct {
@@ -87,7 +87,7 @@ func newModel(ctx context.Context, t *rapid.T, r *crawltest.Redis, tenant string
 		queued: map[int64]crawl.Item{}, leased: map[int64]held{}, deferred: map[int64]waits{},
 		slices: map[int64]*modelSlice{}, retiring: map[int64]bool{}, seen: map[string]bool{}, refused: map[string]bool{},
 		claims: map[string]int64{},
-		maps:   newModelMaps(), modelQuota: newModelQuota(t),
+		maps:   newModelMaps(), modelQuota: newModelQuota(t), modelRecords: newModelRecords(t),
 	}
 	m.now += dayMS - m.now%dayMS - rapid.Int64Range(1, 60_000).Draw(t, "before midnight")
 	m.st = New(r.Client, Options{Now: func() int64 { return m.now }})
@@ -100,7 +100,7 @@ func newModel(ctx context.Context, t *rapid.T, r *crawltest.Redis, tenant string
 		m.plan.TimeLimit = 40 * time.Second
 	}
 	m.plan.Sitemap = rapid.SampledFrom([]string{"", crawl.SitemapInclude}).Draw(t, "sitemap")
-	m.plan.MaxBytes = m.most
+	m.plan.MaxBytes, m.plan.MaxKeptBytes = m.most, m.mayKeep
 	n := NewJob{Job: m.job, Spec: []byte(`{}`), Plan: m.plan, Quota: crawl.Quota{MaxRunning: 1, PagesPerDay: m.granted}}
 	for i := range rapid.IntRange(1, 3).Draw(t, "inputs") {
 		n.Inputs = append(n.Inputs, crawl.Input{URL: url(t, i)})
@@ -221,7 +221,7 @@ func (m *model) check(ctx context.Context, t *rapid.T) {
 	got := map[string]any{
 		"state": j.State, "stop": j.StopReason, "total": j.Total, "queued": j.Queued, "active": j.Active,
 		"deferred": j.Deferred, "accepted": j.Accepted, "failed": j.Failed, "skipped": j.Skipped,
-		"cancelled": j.Cancelled, "records": j.Records,
+		"cancelled": j.Cancelled, "records": j.Records, "kept": j.KeptBytes,
 		"sitemaps": j.Sitemaps, "sitemaps failed": j.SitemapsFailed,
 		"bytes": j.Bytes, "waits for its tenant": j.WaitingFor == crawl.WaitingTenantQuota,
 	}
@@ -232,7 +232,7 @@ func (m *model) check(ctx context.Context, t *rapid.T) {
 	want := map[string]any{
 		"state": m.state, "stop": stop, "total": m.total, "queued": int64(len(m.queued)),
 		"active": int64(len(m.leased)), "deferred": int64(len(m.deferred)), "accepted": m.accepted,
-		"failed": m.failed, "skipped": m.skipped, "cancelled": m.cancelled, "records": m.accepted,
+		"failed": m.failed, "skipped": m.skipped, "cancelled": m.cancelled, "records": int64(len(m.recs)), "kept": m.kept,
 		"sitemaps": m.maps.read, "sitemaps failed": m.maps.failed,
 		"bytes": m.bytes, "waits for its tenant": m.waits(),
 	}
@@ -380,6 +380,7 @@ func (m *model) draw(t *rapid.T, it crawl.Item) Commit {
 			}
 			c.Accepted.Links = append(c.Accepted.Links, l)
 		}
+		m.drawContent(t, c.Accepted)
 	case "fail":
 		c.Failed = &crawl.Failure{SourceURL: it.URL, URL: it.URL, ErrorType: "http_404", Status: 404}
 	case "skip":
@@ -433,7 +434,7 @@ func (m *model) send(ctx context.Context, t *rapid.T, s *modelSlice, c Commit, r
 	was := m.processed()
 	want := m.apply(c)
 	m.settled[m.now/dayMS] += m.processed() - was
-	if m.full() {
+	if m.full() || m.overflows() {
 		m.windDown(crawl.StopByteLimit)
 	}
 	if got != want {
@@ -452,9 +453,8 @@ func (m *model) apply(c Commit) Committed {
 			return Committed{Alias, first}
 		}
 		m.accepted++
-		seq := m.accepted
+		seq := m.record(&c)
 		m.claims[c.Accepted.Page.URL] = seq
-		m.sources = append(m.sources, c.Item.URL)
 		if c.Item.Depth == 0 {
 			m.seedsOK++
 		}
@@ -621,32 +621,6 @@ func (m *model) cancel(ctx context.Context, t *rapid.T) {
 	}
 }
 
-// records compares the records with what was accepted: each page once, in order,
-// with the page that linked to it.
-func (m *model) records(ctx context.Context, t *rapid.T) {
-	p, err := m.st.Records(ctx, m.job, 0, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for i, r := range p.Records {
-		if r.Seq != int64(i)+1 {
-			t.Fatalf("record %d has number %d", i, r.Seq)
-		}
-		got = append(got, r.SourceURL)
-		if (r.Depth == 0) != (r.DiscoveredOn == "") {
-			t.Fatalf("record at depth %d discovered on %q", r.Depth, r.DiscoveredOn)
-		}
-		from := m.maps.named[r.SourceURL]
-		if from.url != "" && (r.DiscoveredOn != from.url || r.Depth != 1) || !r.LastMod.Equal(from.lastMod) {
-			t.Fatalf("record %+v of a page that was named by %+v", r, from)
-		}
-	}
-	if d := cmp.Diff(m.sources, got); d != "" {
-		t.Fatalf("records (-want +got):\n%s", d)
-	}
-}
-
 // TestInterleavings drives random interleavings of several slices against the model
 // and compares all that a reader sees after every step (promises 1, 2, 5, 6, 7).
 func TestInterleavings(t *testing.T) {
@@ -655,6 +629,7 @@ func TestInterleavings(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			ctx := t.Context()
 			m := newModel(ctx, rt, r, crawltest.Tenant(t))
+			m.mostItems = 3
 			step := func(f func(context.Context, *rapid.T)) func(*rapid.T) {
 				return func(rt *rapid.T) { f(ctx, rt) }
 			}

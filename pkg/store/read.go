@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +86,11 @@ func decodeJob(j crawl.JobRef, a []any) (crawl.Job, error) {
 		Total: n("total"), Accepted: n("accepted"), Failed: n("failed"), Skipped: n("skipped"),
 		Cancelled: n("cancelled"), Queued: num(a[1]), Active: num(a[2]), Deferred: num(a[3]),
 		Records: n("records"), Bytes: n("bytes"), Sitemaps: n("maps_read"), SitemapsFailed: n("maps_failed"),
+		KeptBytes: n("kept_bytes"),
+		Report: crawl.Report{
+			ListPages: n("list_pages"), Created: n("items_created"), Updated: n("items_updated"),
+			Unchanged: n("items_unchanged"), NotCollected: n("not_collected"), Missing: n("missing"),
+		},
 		CreatedAt: at("created"), StartedAt: at("started"), EndedAt: at("ended"), ExpiresAt: at("expires"),
 		SkippedByReason: map[crawl.Reason]int64{}, FailedByType: map[crawl.Code]int64{},
 		RefusedByReason: map[crawl.Reason]int64{},
@@ -148,9 +153,18 @@ type (
 	storedPage struct {
 		crawl.Page
 		Parent int64 `json:"parent,omitempty"`
-		// DuplicateSeq and LastModMS are written by commit.lua, which alone knows them.
+		// What follows is written by commit.lua, which alone knows it.
+
 		DuplicateSeq int64  `json:"duplicate_seq,omitempty"`
 		LastModMS    *int64 `json:"lastmod_ms,omitempty"` // in place of LastMod
+		// Of is the record of the page that gave an item; 0 for that of a page. The record of an
+		// item has nothing else but Item, Fields and Change.
+		Of int64 `json:"of,omitempty"`
+		// Stored and Size are the bytes of the content, as it is stored and unpacked; 0 for none.
+		Stored int64 `json:"stored,omitempty"`
+		Size   int64 `json:"size,omitempty"`
+		// LeftOut is what kept the content out, as [crawl.Note] says it; empty for nothing.
+		LeftOut string `json:"left_out,omitempty"`
 	}
 	storedFailure struct {
 		crawl.Failure
@@ -159,40 +173,167 @@ type (
 	}
 )
 
-// Records reads accepted pages behind the given number, in the order they were
-// recorded; it works while the job runs. limit is 1 to 1000. Faults: not_found,
-// expired.
+// changeFull is the change of a record for which its collection had no room.
+const changeFull crawl.Change = "full"
+
+// maxRecordBytes bounds a page of records: what they and their content have, unpacked.
+const maxRecordBytes = 8 << 20
+
+// Records reads records behind the given number with their content, in the order they were
+// recorded: that of a page, then those of its items. It works while the job runs. limit is 1
+// to 1000; a page is shorter where more would have above 8 MiB, and has one record at least.
+// Faults: not_found, expired.
 func (s *Store) Records(ctx context.Context, j crawl.JobRef, after int64, limit int) (RecordPage, error) {
 	rows, page, err := s.rows(ctx, j, "rec", "records", after, limit)
 	if err != nil {
 		return RecordPage{}, err
 	}
 	out := RecordPage{Next: page.next, More: page.more, Ended: page.ended}
-	parents, firsts := make([]int64, len(rows)), make([]int64, len(rows))
+	stored, err := storedPages(rows, after)
+	if err != nil {
+		return RecordPage{}, err
+	}
+	if len(stored) < len(rows) {
+		out.Next, out.More = after+int64(len(stored)), true
+	}
+	// The page of the first items can be before all that was asked for.
+	pages := make(map[int64]*storedPage, len(stored)+1)
+	lead, err := s.fill(ctx, j, stored)
+	if err != nil {
+		return RecordPage{}, err
+	}
+	if lead != nil {
+		pages[lead.Seq] = lead
+	}
+	known := make(map[int64]cited, len(stored)+1)
+	var cites []int64
+	for i := range stored {
+		if stored[i].Of == 0 {
+			pages[stored[i].Seq] = &stored[i]
+		}
+	}
+	for _, p := range pages {
+		known[p.Seq] = cited{p.SourceURL, p.URL}
+		cites = append(cites, p.Parent, p.DuplicateSeq)
+	}
+	if err := s.cite(ctx, j, cites, known); err != nil {
+		return RecordPage{}, err
+	}
+	out.Records = make([]crawl.Page, 0, len(stored))
+	for i := range stored {
+		rec := &stored[i]
+		of := pages[cmp.Or(rec.Of, rec.Seq)]
+		if of == nil {
+			return RecordPage{}, s.lost(ctx, j, rec.Of)
+		}
+		p := rec.record(of)
+		p.DiscoveredOn, p.DuplicateOf = known[of.Parent].SourceURL, known[of.DuplicateSeq].SourceURL
+		out.Records = append(out.Records, p)
+	}
+	return out, nil
+}
+
+// storedPages reads rows behind the given number, as many as one answer may have.
+func storedPages(rows []string, after int64) ([]storedPage, error) {
+	out := make([]storedPage, 0, len(rows))
+	var sum int64
 	for i, text := range rows {
 		var rec storedPage
 		if err := json.Unmarshal([]byte(text), &rec); err != nil {
-			return RecordPage{}, fmt.Errorf("store: record: %w", err)
+			return nil, fmt.Errorf("store: record: %w", err)
+		}
+		if sum += int64(len(text)) + rec.Size; sum > maxRecordBytes && i > 0 {
+			break
 		}
 		rec.Seq = after + int64(i) + 1
-		if rec.LastModMS != nil {
-			rec.LastMod = time.UnixMilli(*rec.LastModMS).UTC()
-		}
-		parents[i], firsts[i] = rec.Parent, rec.DuplicateSeq
-		out.Records = append(out.Records, rec.Page)
-	}
-	known := make(map[int64]cited, len(out.Records))
-	for _, p := range out.Records {
-		known[p.Seq] = cited{p.SourceURL, p.URL}
-	}
-	if err := s.cite(ctx, j, slices.Concat(parents, firsts), known); err != nil {
-		return RecordPage{}, err
-	}
-	for i := range out.Records {
-		out.Records[i].DiscoveredOn = known[parents[i]].SourceURL
-		out.Records[i].DuplicateOf = known[firsts[i]].SourceURL
+		out = append(out, rec)
 	}
 	return out, nil
+}
+
+// record makes the record that readers see; of is that of its page, perhaps itself.
+func (rec *storedPage) record(of *storedPage) crawl.Page {
+	p := of.Page
+	if of.LastModMS != nil {
+		p.LastMod = time.UnixMilli(*of.LastModMS).UTC()
+	}
+	if rec.Of != 0 {
+		p.Seq, p.Item, p.Fields, p.Change = rec.Seq, rec.Item, rec.Fields, rec.Change
+		p.Content, p.Notes = nil, nil
+	}
+	if p.Change == changeFull {
+		p.Change = ""
+		p.Notes = append(p.Notes, crawl.Note{About: "collection", What: crawl.NoteCollection})
+	}
+	if rec.LeftOut != "" {
+		p.Notes = append(p.Notes, crawl.Note{About: "content", What: rec.LeftOut})
+	}
+	return p
+}
+
+// fill reads the content of records, and the record of the page whose items are the first of
+// them if it is not among them: in one round trip, or none.
+func (s *Store) fill(ctx context.Context, j crawl.JobRef, recs []storedPage) (lead *storedPage, err error) {
+	p := s.rdb.Pipeline()
+	var first *redis.StringCmd
+	if len(recs) > 0 && recs[0].Of != 0 {
+		first = p.HGet(ctx, chunkKey(j, "rec", recs[0].Of), strconv.FormatInt(recs[0].Of, 10))
+	}
+	bodies := make([]*redis.StringCmd, len(recs))
+	for i := range recs {
+		if recs[i].Stored > 0 {
+			bodies[i] = p.HGet(ctx, chunkKey(j, "body", recs[i].Seq), strconv.FormatInt(recs[i].Seq, 10))
+		}
+	}
+	if p.Len() == 0 {
+		return nil, nil
+	}
+	s.trips.Add(1)
+	if _, err := p.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fault(err)
+	}
+	if first != nil {
+		text, err := s.value(ctx, j, recs[0].Of, first)
+		if err != nil {
+			return nil, err
+		}
+		lead = new(storedPage)
+		if err := json.Unmarshal(text, lead); err != nil {
+			return nil, fmt.Errorf("store: record: %w", err)
+		}
+		lead.Seq = recs[0].Of
+	}
+	for i, body := range bodies {
+		if body == nil {
+			continue
+		}
+		data, err := s.value(ctx, j, recs[i].Seq, body)
+		if err != nil {
+			return nil, err
+		}
+		if recs[i].Content, err = unpack(data, recs[i].Size); err != nil {
+			return nil, fmt.Errorf("store: record %d of job %s: %w", recs[i].Seq, j.ID, err)
+		}
+	}
+	return lead, nil
+}
+
+// value answers what was read of a record, which must be there.
+func (s *Store) value(ctx context.Context, j crawl.JobRef, seq int64, cmd *redis.StringCmd) ([]byte, error) {
+	data, err := cmd.Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, s.lost(ctx, j, seq)
+	}
+	return data, fault(err)
+}
+
+// lost tells why something of a record that must be there is not: the job was removed since
+// its records were read, or the store has lost it.
+func (s *Store) lost(ctx context.Context, j crawl.JobRef, seq int64) error {
+	if _, err := s.Job(ctx, j); err != nil {
+		return err
+	}
+	return fmt.Errorf("store: record %d of job %s, or its content, is lost", seq, j.ID)
 }
 
 // Failures reads failed pages behind the given number, in the order they were

@@ -75,6 +75,14 @@ var (
 	settleScript      = loadScript("settle")
 	quotaScript       = loadScript("quota")
 
+	collectionListScript       = loadScript("collection_list")
+	collectionReadScript       = loadScript("collection_read")
+	collectionItemsScript      = loadScript("collection_items")
+	collectionWalkScript       = loadScript("collection_walk")
+	collectionVisitScript      = loadScript("collection_visit")
+	collectionDeleteScript     = loadScript("collection_delete")
+	collectionDeleteItemScript = loadScript("collection_delete_item")
+
 	tenantCreateScript       = loadScript("tenant_create")
 	tenantChangeScript       = loadScript("tenant_change")
 	tenantListScript         = loadScript("tenant_list")

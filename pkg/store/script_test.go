@@ -69,7 +69,7 @@ func TestKeyNames(t *testing.T) {
 	for name, text := range luaFiles(t) {
 		for _, m := range regexp.MustCompile(`\.\. ':([a-z_]+)`).FindAllStringSubmatch(text, -1) {
 			used++
-			if !regexp.MustCompile(`(\{t:T\}|j:ID|, ):`+m[1]+`\b`).Match(b) && m[1] != "cancelled_" {
+			if !regexp.MustCompile(`(\{t:T\}|j:ID|d:N|, ):`+m[1]+`\b`).Match(b) && m[1] != "cancelled_" {
 				t.Errorf("%s uses :%s, which keys.go does not list", name, m[1])
 			}
 		}
@@ -93,6 +93,7 @@ func TestSharedNumbers(t *testing.T) {
 		{"job", "GRACE", Grace.Milliseconds()},
 		{"job", "MAX_LOST", MaxLost},
 		{"job", "MAP_PARENT", mapParent},
+		{"define", "MAX_COLLECTIONS", crawl.MaxCollections},
 		{"day", "PEEK", PeekTime.Milliseconds()},
 		{"day", "WIDEST", widest},
 	} {

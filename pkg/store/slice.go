@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -159,6 +160,22 @@ type Accepted struct {
 	BadLinks map[crawl.Reason]int
 	// Digest of the body tells pages of the same bytes; empty for a page without any.
 	Digest string
+	// Content is what is kept of the page, from [Pack]; zero for none. A page that has a
+	// DuplicateOf is recorded without.
+	Content Packed
+	// Items are the fields of the items of the page, a JSON object each, in the order of the
+	// page: at most [MaxItems]. Each becomes a record behind that of the page.
+	Items []json.RawMessage
+	// ListPage counts the page as one in the report of the job.
+	ListPage bool
+	// Upserts are what enters the collection of the job, at most one a record.
+	Upserts []Upsert
+	// NotModified reports that the site answered 304 to the validators that [Store.Visited]
+	// gave: the items that the page gave then are unchanged. Upserts is empty.
+	NotModified bool
+	// Visit is kept with the collection, so that a later job can ask whether the page has
+	// changed; nil keeps nothing, and forgets what was kept.
+	Visit *Visit
 }
 
 // Redirect is where a cross-origin redirect leads.
@@ -341,7 +358,7 @@ func (s *Store) commitArgs(sl *Slice, c *Commit) ([]any, error) {
 	head := []any{s.now(), sl.Job.ID, sl.Gen, c.Item.N, row(c.Item)}
 	switch {
 	case c.Accepted != nil:
-		return acceptedArgs(head, c)
+		return acceptedArgs(head, &sl.Plan, c)
 	case c.Failed != nil:
 		f := storedFailure{Failure: *c.Failed, Parent: c.Item.Parent}
 		b, err := json.Marshal(f)
@@ -362,26 +379,58 @@ func (s *Store) commitArgs(sl *Slice, c *Commit) ([]any, error) {
 	}
 }
 
-func acceptedArgs(head []any, c *Commit) ([]any, error) {
+func acceptedArgs(head []any, plan *crawl.Plan, c *Commit) ([]any, error) {
 	a := c.Accepted
 	p := storedPage{Page: a.Page, Parent: c.Item.Parent}
 	p.Seq, p.DiscoveredOn, p.Depth = 0, "", c.Item.Depth // known by its place, or by its parent
-	record, err := json.Marshal(p)
-	if err != nil {
+	p.Item, p.Change = 0, ""                             // said by scripts alone
+	var record bytes.Buffer
+	if err := writeJSON(&record, &p); err != nil {
 		return nil, fmt.Errorf("store: record: %w", err)
 	}
 	if len(a.Links) > MaxLinks {
 		return nil, fmt.Errorf("store: %d links in one commit", len(a.Links))
 	}
+	if err := checkItems(a.Items); err != nil {
+		return nil, err
+	}
 	args := slices.Grow(head, 10+3*len(a.Links))
-	outcome := "accepted"
+	outcome, content := "accepted", a.Content.data
 	if c.NoIndex {
-		outcome = "noindex"
+		outcome, content = "noindex", nil
 	}
 	admissible, refused, patterned := countLinks(a.Links)
-	args = append(args, outcome, a.Final[:], record, p.Bytes, strconv.Itoa(c.Item.Depth+1),
-		admissible, refused, patterned, a.Digest)
+	args = append(args, outcome, a.Final[:], record.Bytes(), p.Bytes, strconv.Itoa(c.Item.Depth+1),
+		admissible, refused, patterned, a.Digest, content, flag(a.ListPage), len(a.Items), len(a.Upserts),
+		flag(a.NotModified), visitArg(plan, c))
+	for _, item := range a.Items {
+		args = append(args, []byte(item))
+	}
+	args, err := appendUpserts(args, a, plan)
+	if err != nil {
+		return nil, err
+	}
 	return appendLinks(args, a.Links, a.BadLinks), nil
+}
+
+// checkItems refuses what would make a record that nobody can read.
+func checkItems(items []json.RawMessage) error {
+	if len(items) > MaxItems {
+		return fmt.Errorf("store: %d items in one commit", len(items))
+	}
+	for i, item := range items {
+		if !bytes.HasPrefix(item, []byte("{")) || !json.Valid(item) {
+			return fmt.Errorf("store: item %d of a page is no JSON object", i+1)
+		}
+	}
+	return nil
+}
+
+func flag(set bool) int {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 // countLinks answers how many links may be admitted, how many are refused, and how many

@@ -73,8 +73,9 @@ func parallelism(concurrency int) int { return min(16, max(1, (concurrency+3)/4)
 // Create stores a submission, or finds the job that its idempotency key named
 // before. Faults: idempotency_key_reused with the first job's id when that key
 // named another input, expired when the job of that key is gone, rate_limited and
-// quota_exceeded with the bound that was met and when to try again, unavailable and
-// overloaded when nothing was stored. A replay costs as much of the tenant's submissions a
+// quota_exceeded with the bound that was met and when to try again, invalid for a collection
+// above [crawl.MaxCollections], unavailable and overloaded when nothing was stored; and an
+// [*OtherDefinitionError]. A replay costs as much of the tenant's submissions a
 // second as a new job, and nothing else of its quota.
 func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	plan, err := json.Marshal(n.Plan)
@@ -103,7 +104,7 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	if err != nil {
 		return Created{}, err
 	}
-	args := make([]any, 0, 20+2*len(maps)+2*len(n.Inputs))
+	args := make([]any, 0, 21+2*len(maps)+2*len(n.Inputs))
 	args = append(args, s.now(), n.Job.ID, n.Digest[:], nonce[:], []byte(n.Spec), plan, tagList)
 	args = append(args, quotaArgs(n.Quota)...)
 	args = append(args, n.Plan.Concurrency, n.Plan.MaxPages, max(0, n.Plan.MaxBytes), parallelism(n.Plan.Concurrency),
@@ -120,7 +121,11 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	if err != nil {
 		return Created{}, err
 	}
-	args = append(args, hook)
+	into, err := collectionArg(&n.Plan)
+	if err != nil {
+		return Created{}, err
+	}
+	args = append(args, into, hook)
 	c := &call{script: createScript, keys: []string{root, jobKey(n.Job), idem}, args: args}
 	// The status comes with the same answer: a read that failed behind a submission that
 	// did not would have to be told as a failure.
@@ -131,7 +136,12 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	a := array(c.cmd)
 	first := crawl.JobRef{Tenant: n.Job.Tenant, ID: str(a[1])}
 	switch str(a[0]) {
+	case "other":
+		return Created{}, otherDefinition(n.Plan.Collection.Name, str(a[2]))
 	case "refused":
+		if str(a[2]) == "collections" {
+			return Created{}, tooManyCollections(num(a[3]))
+		}
 		return Created{}, refused(str(a[2]), num(a[3]), time.Duration(num(a[4]))*time.Millisecond)
 	case "reused":
 		return Created{}, &crawl.Fault{

@@ -20,6 +20,7 @@ type Store interface {
 	Renew(ctx context.Context, sl *store.Slice, slots ...store.HostSlots) (store.Renewed, error)
 	Exchange(ctx context.Context, sl *store.Slice, x store.Exchange) (store.Exchanged, error)
 	End(ctx context.Context, sl *store.Slice, rest time.Duration) ([]crawl.Ring, error)
+	Visited(ctx context.Context, sl *store.Slice, u crawl.URL) (*store.Visit, error)
 	Sweep(ctx context.Context) (store.Swept, error)
 	ClaimRobots(ctx context.Context, u crawl.URL, product string) (store.Robots, error)
 	LearnRobots(ctx context.Context, u crawl.URL, product, claim string, f store.RobotsFetch) (store.Robots, error)
@@ -90,6 +91,7 @@ type Crawler struct {
 	robots  *robotsBook // what this process knows of robots.txt files
 	jars    *jars       // cookies of the jobs
 	trouble *trouble    // hosts that fail
+	pending *pending    // what was taken out of pages and waits for the store
 
 	drain     chan struct{} // closed: lease nothing more
 	drop      chan struct{} // closed: abort what is in flight
@@ -108,7 +110,8 @@ func New(o Options) *Crawler {
 		o.Metrics = NewMetrics(nil)
 	}
 	return &Crawler{
-		o: o, room: newRoom(o.Concurrency), robots: newRobotsBook(&o), jars: newJars(), trouble: newTrouble(), drain: make(chan struct{}), drop: make(chan struct{}),
+		o: o, room: newRoom(o.Concurrency), robots: newRobotsBook(&o), jars: newJars(), trouble: newTrouble(),
+		pending: newPending(), drain: make(chan struct{}), drop: make(chan struct{}),
 		serving: map[crawl.JobRef]int64{},
 	}
 }

@@ -52,6 +52,10 @@ func (d *desk) Exchange(_ context.Context, _ *store.Slice, x store.Exchange) (st
 func (d *desk) End(context.Context, *store.Slice, time.Duration) ([]crawl.Ring, error) {
 	return nil, nil
 }
+
+func (d *desk) Visited(context.Context, *store.Slice, crawl.URL) (*store.Visit, error) {
+	return nil, nil
+}
 func (d *desk) Sweep(context.Context) (store.Swept, error) { return store.Swept{}, nil }
 func (d *desk) Ring(context.Context, ...crawl.Ring) error  { return nil }
 func (d *desk) Waiting(ctx context.Context) (int64, error) {

@@ -69,6 +69,7 @@ type result struct {
 	again   bool             // its start was used otherwise, or came too early: it needs another
 	wait    time.Duration    // with back: it is due then
 	slow    time.Duration    // the host asked for a pause
+	weight  int64            // bytes that it holds of the process's pending
 }
 
 // part reports whether the visit goes on.
@@ -82,6 +83,7 @@ type turn struct {
 	log   *slog.Logger
 	rules *crawl.Rules
 	agent agent
+	wants wants
 	jar   http.CookieJar
 
 	io      context.Context // of store calls: outlives the handler's, to give back
@@ -113,6 +115,7 @@ type turn struct {
 	lost       bool // the slice is not ours any more
 	pagesTotal int64
 	parts      atomic.Int64 // parts of sitemaps that were made
+	sending    int64        // bytes of pending that the commits of the exchange at hand hold
 }
 
 func newTurn(c *Crawler, sl *store.Slice, log *slog.Logger) (*turn, error) {
@@ -120,8 +123,13 @@ func newTurn(c *Crawler, sl *store.Slice, log *slog.Logger) (*turn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rules of job %s: %w", sl.Job.ID, err)
 	}
+	by := agentOf(&sl.Plan, &c.o)
+	wants, err := wantsOf(&sl.Plan, by)
+	if err != nil {
+		return nil, fmt.Errorf("fields of job %s: %w", sl.Job.ID, err)
+	}
 	return &turn{
-		c: c, sl: sl, log: log, rules: rules, agent: agentOf(&sl.Plan, &c.o), jar: c.jars.of(sl.Job),
+		c: c, sl: sl, log: log, rules: rules, agent: by, wants: wants, jar: c.jars.of(sl.Job),
 		held: map[itemID]*page{}, hosts: map[string]*host{}, slots: newSlotBook(),
 		results: make(chan result, max(1, sl.Plan.Concurrency)), known: map[crawl.Key]bool{},
 	}, nil
@@ -392,6 +400,7 @@ func (t *turn) settle(x *store.Exchange) {
 				x.Maps = append(x.Maps, *r.sitemap)
 			}
 		case r.back || t.lost || r.again && t.winding:
+			t.c.pending.free(r.weight)
 			t.giveBack(r.page, r.wait)
 			if r.slow > 0 {
 				x.Slow = append(x.Slow, store.HostDelay{Host: r.page.host.name, Wait: r.slow})
@@ -412,6 +421,7 @@ func (t *turn) settle(x *store.Exchange) {
 			}
 			t.forget(r.commit.Accepted)
 			x.Commits = append(x.Commits, r.commit)
+			t.sending += r.weight
 		}
 	}
 	clear(t.done)
@@ -476,6 +486,10 @@ func (t *turn) know(l *crawl.Link) {
 // exchange makes a round trip and takes in its answer. While the store does not
 // answer it tries again, for as long as results are worth keeping.
 func (t *turn) exchange(x store.Exchange) error {
+	defer func() {
+		t.c.pending.free(t.sending)
+		t.sending = 0
+	}()
 	var out store.Exchanged
 	for failing, pause := time.Now(), 100*time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		begun := time.Now()
@@ -605,10 +619,17 @@ func (t *turn) admit(it crawl.Item, now time.Time) {
 // the sweep of any worker takes its leases back.
 func (t *turn) giveUp() {
 	t.abort()
+	for _, r := range t.done {
+		t.c.pending.free(r.weight)
+	}
 	for t.inFlight > 0 {
-		if r := <-t.results; !r.part() {
+		r := <-t.results
+		t.c.pending.free(r.weight)
+		if !r.part() {
 			t.inFlight--
 		}
 	}
+	t.c.pending.free(t.sending)
+	t.sending = 0
 	t.c.room.give(len(t.held))
 }

@@ -67,13 +67,20 @@ func (t *turn) visit(p *page) (r result) {
 	m := t.c.o.Metrics
 	m.inFlight.Inc()
 	defer m.inFlight.Dec()
-	begun := time.Now()
-	res, err := t.c.o.Fetcher.Fetch(t.fetches, fetch.Request{
+	take := t.taking(p)
+	req := fetch.Request{
 		URL: target, Hops: p.item.Hops, Links: true, MaxLinks: store.MaxLinks,
 		Product: t.agent.product, UserAgent: t.agent.name, Header: headerOf(t.rules.Headers(target)), Jar: t.jar,
 		Hop: func(to crawl.URL) error { return t.mayHop(p, to, rules) },
-	})
-	m.since(m.fetch, begun)
+	}
+	take.ask(t.fetches, &req)
+	begun := time.Now()
+	res, err := t.c.o.Fetcher.Fetch(t.fetches, req)
+	m.fetch.Observe((time.Since(begun) - take.spent()).Seconds())
+	r.weight = take.holds()
+	if err == nil {
+		err = take.finish(&res)
+	}
 	var hop hopRefusedError
 	switch {
 	case errors.As(err, &hop):
@@ -100,9 +107,12 @@ func (t *turn) visit(p *page) (r result) {
 		}
 	default:
 		t.c.trouble.worked(p.host.name)
+		take.unchanged(&res)
 		if !t.accepted(p, &res, &r.commit) {
 			r.commit, r.back = store.Commit{Item: p.item}, true // half of its links are not the page
+			break
 		}
+		take.enter(&res, &r.commit)
 	}
 	return r
 }
@@ -163,7 +173,7 @@ func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) bool {
 		a.Digest = string(res.Digest[:])
 	}
 	obey := !t.sl.Plan.IgnoreRobots
-	c.Accepted, c.NoIndex = a, obey && !res.Robots.IndexableAt(time.Now())
+	c.Accepted, c.NoIndex = a, t.unwanted(res)
 	if !t.sl.Plan.Site || t.sl.Plan.Sitemap == crawl.SitemapOnly {
 		return true // just these URLs, or those of the sitemaps: links are counted and not followed
 	}
@@ -185,6 +195,11 @@ func (t *turn) accepted(p *page, res *fetch.Result, c *store.Commit) bool {
 		a.Links = distinct(a.Links)
 	}
 	return true
+}
+
+// unwanted reports whether the site asks for its page not to be kept, and the job heeds that.
+func (t *turn) unwanted(res *fetch.Result) bool {
+	return !t.sl.Plan.IgnoreRobots && !res.Robots.IndexableAt(time.Now())
 }
 
 // link asks the rules of the job, and those of this worker, about a URL that was found.
@@ -294,9 +309,12 @@ func backoff(attempt int, f *crawl.Fault) time.Duration {
 // ours: its text goes to the log and not to the reader.
 func (t *turn) failure(p *page, err error) *crawl.Failure {
 	var f *crawl.Fault
-	if !errors.As(err, &f) {
+	switch {
+	case !errors.As(err, &f):
 		t.log.ErrorContext(t.io, "a page failed in a way that has no name", slog.Any("err", err))
 		f = crawl.Faultf(crawl.CodeInternal, "This page could not be processed.")
+	case f.Code == crawl.CodeInternal && f.Err != nil:
+		t.log.ErrorContext(t.io, "a page failed by a defect", slog.Any("err", f.Err))
 	}
 	return &crawl.Failure{
 		SourceURL: p.item.URL, URL: p.item.Target(), ErrorType: f.Code, Status: f.Status, Message: f.Message,

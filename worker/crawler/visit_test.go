@@ -40,3 +40,47 @@ func TestLinksAreBrokenOff(t *testing.T) {
 		tr.abort()
 	}
 }
+
+// Whatever becomes of a slice, it keeps nothing of the room for what waits for the store.
+func TestPendingIsFreed(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*turn){
+		"given up": (*turn).giveUp,
+		"being sent": func(tr *turn) {
+			tr.settle(&store.Exchange{})
+			tr.giveUp()
+		},
+		"lost": func(tr *turn) {
+			tr.lost = true
+			tr.settle(&store.Exchange{})
+			tr.giveUp()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := New(Options{Concurrency: 10})
+			tr := &turn{
+				c: c, sl: &store.Slice{}, held: map[itemID]*page{}, slots: newSlotBook(), results: make(chan result, 1),
+				known: map[crawl.Key]bool{},
+			}
+			tr.fetches, tr.abort = context.WithCancel(t.Context())
+			for i := range 3 {
+				if !c.pending.bytes.TryAcquire(maxPending / 3) {
+					t.Fatal("no room")
+				}
+				p := &page{item: crawl.Item{Kind: crawl.ItemPage, N: int64(i)}, host: &host{}}
+				r := result{page: p, weight: maxPending / 3, back: i == 0, commit: store.Commit{Skipped: "x"}}
+				if i == 2 {
+					tr.inFlight++
+					tr.results <- r
+				} else {
+					tr.done = append(tr.done, r)
+				}
+			}
+			end(tr)
+			if !c.pending.bytes.TryAcquire(maxPending) {
+				t.Error("there is less room than before")
+			}
+		})
+	}
+}

@@ -90,7 +90,7 @@ func (b *body) fill(r io.Reader, n int) error {
 	return nil
 }
 
-// readBody takes the body of an answer: into x.body when it is HTML, else only
+// readBody takes the body of an answer: into x.body when it is read, else only
 // its size. It decides what the body is and sets x.media, x.label and x.html.
 func (x *exchange) readBody(res *http.Response) error {
 	x.media, x.label = mediaType(res.Header["Content-Type"])
@@ -121,15 +121,23 @@ func (x *exchange) readBody(res *http.Response) error {
 			return x.bodyFault(raw, err)
 		}
 		if cut = !x.identify(declaredHTML); cut {
-			limit = max(sniffedBytes, x.body.n)
+			x.text = x.req.Text && x.media != "" && isText(x.media)
+			if cut = !x.text; cut {
+				limit = max(sniffedBytes, x.body.n)
+			}
 		}
+	} else if x.req.Text && isText(x.media) {
+		if err = x.body.fill(r, sniffBytes); err != nil && !errors.Is(err, io.EOF) {
+			return x.bodyFault(raw, err)
+		}
+		x.text = !looksBinary(x.body.buf, x.label)
 	}
 	switch {
 	case errors.Is(err, io.EOF):
 		// Complete already.
 	case !cut && !x.compressed && res.ContentLength > limit:
 		return x.tooLarge()
-	case x.html:
+	case x.html || x.text:
 		if n := res.ContentLength; !x.compressed && n > int64(cap(x.body.buf)) && n <= pooledBytes {
 			x.body.buf = append(make([]byte, 0, n+1), x.body.buf...) // + 1: room to see io.EOF
 		}
@@ -156,7 +164,7 @@ func (x *exchange) readBody(res *http.Response) error {
 		// of the message keeps the connection.
 		_, _ = io.CopyN(io.Discard, raw, 4<<10)
 	}
-	if x.html && len(x.body.buf) > smallPage {
+	if (x.html || x.text) && len(x.body.buf) > smallPage {
 		return x.takeSlot()
 	}
 	return nil

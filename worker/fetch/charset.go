@@ -108,8 +108,10 @@ func (p *parser) identify(body []byte, label string) []byte {
 	if e, name := lookup(label); use(CharsetHeader, e, name) {
 		return body
 	}
-	if e, name := declared(body); use(CharsetMeta, e, name) {
-		return body
+	if !p.plain {
+		if e, name := declared(body); use(CharsetMeta, e, name) {
+			return body
+		}
 	}
 	if e, name := xmlDeclared(body[:min(len(body), prescanBytes)]); use(CharsetXML, e, name) {
 		return body

@@ -52,6 +52,10 @@ type exchange struct {
 	label      string // charset parameter of the header
 	html       bool
 	xhtml      bool
+	text       bool // other text, which Request.Text asked for
+	asked      bool // with validators
+	unchanged  bool // 304 to them
+	decoded    []byte
 
 	page      parser
 	seenArray [4]crawl.Key
@@ -114,10 +118,17 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 // outgoing makes the request of net/http the one that is sent.
 func (x *exchange) outgoing(req *http.Request) (*http.Request, error) {
 	out, err := exact(req, x.at)
-	if err != nil || x.req.Jar == nil {
-		return out, err
+	if err != nil {
+		return nil, err
 	}
-	return withCookies(out, req.URL, x.req.Jar), nil
+	x.asked = false
+	if x.trail.hops == x.req.Hops && x.req.Validators != (Validators{}) {
+		out, x.asked = x.req.Validators.asking(out)
+	}
+	if x.req.Jar != nil {
+		out = withCookies(out, req.URL, x.req.Jar)
+	}
+	return out, nil
 }
 
 // answered takes the body of an answer, or says why it is no page.
@@ -137,6 +148,10 @@ func (x *exchange) answered(res *http.Response) (err error) {
 			res.Header["Location"] = []string{x.next.String()}
 		}
 		return err
+	case res.StatusCode == http.StatusNotModified && x.asked:
+		drain(res.Body)
+		x.unchanged = true
+		return nil
 	case res.StatusCode >= 200:
 		drain(res.Body)
 	default:
@@ -168,10 +183,13 @@ func (x *exchange) redirect(req *http.Request, _ []*http.Request) error {
 
 // parse is colly's OnResponse.
 func (x *exchange) parse(*colly.Response) {
+	p := &x.page
 	if !x.html {
+		if p.plain = x.text; x.text && len(x.body.buf) > 0 {
+			x.decoded = p.decode(x.body.buf, x.label)
+		}
 		return
 	}
-	p := &x.page
 	p.document, p.links, p.maxLinks, p.xhtml = x.at, x.req.Links, x.req.MaxLinks, x.xhtml
 	p.product = strings.TrimSpace(x.req.Product)
 	if p.maxLinks <= 0 {
@@ -186,7 +204,8 @@ func (x *exchange) parse(*colly.Response) {
 		p.resolve()
 		return
 	}
-	x.fetcher.parse(p, p.decode(x.body.buf, x.label))
+	x.decoded = p.decode(x.body.buf, x.label)
+	x.fetcher.parse(p, x.decoded)
 }
 
 // result is the page of an exchange that ended well.
@@ -203,6 +222,7 @@ func (x *exchange) result() Result {
 	res.Digest = x.digest
 	res.Links = x.page.found
 	res.BadLinks = x.page.bad
+	res.NotModified = x.unchanged
 	if x.req.Product != "" {
 		res.Robots = robots.ParseHeader(x.header["X-Robots-Tag"], x.req.Product).Merge(x.page.robots)
 	}

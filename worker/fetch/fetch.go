@@ -104,6 +104,18 @@ type Request struct {
 	// and redirects included. Nil keeps and sends none. It must be safe for
 	// concurrent use and belong to one job.
 	Jar http.CookieJar
+	// Read is called once, with a page that is HTML and with what there is of the result,
+	// which is all, while the body is held; nil reads nothing. A page above 64 KB holds one
+	// of the process's places for work at pages meanwhile. Its error ends the fetch and is
+	// returned as it is. It must keep neither body nor result.
+	Read func(res *Result, c Content) error
+	// Text has other text read and handed to Read, too: text/*, JSON and XML. Their
+	// charset is that of the byte order mark, the header, or an XML declaration, and
+	// else found out.
+	Text bool
+	// Validators ask for the page only if it has changed: see Result.NotModified. They go to
+	// URL and not to where it redirects.
+	Validators Validators
 }
 
 // Link is one distinct link of a page.
@@ -150,6 +162,9 @@ type Result struct {
 	// Hops is Request.Hops and the redirects of this fetch, the one to Redirect
 	// included.
 	Hops int
+	// NotModified reports that the site answered 304 to Request.Validators: the page is
+	// as it was. Page.Status is 304, and there is no body.
+	NotModified bool
 	// Links are the distinct links in the order of the page, when asked for. The
 	// target of a refresh is one of them, whatever its delay: as a link it meets
 	// scope, robots and limits like any other, and cannot loop.
@@ -278,7 +293,10 @@ func (f *Fetcher) Fetch(ctx context.Context, req Request) (res Result, err error
 
 	switch err := x.run(limited); {
 	case err == nil:
-		return x.result(), nil
+		if req.Read == nil || !x.html && !x.text {
+			return x.result(), nil
+		}
+		return x.read()
 	case errors.Is(err, errStop):
 		return Result{
 			Page: crawl.Page{Status: x.status}, Header: x.header, Final: x.at, Redirect: x.next, Hops: x.trail.hops,

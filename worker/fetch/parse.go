@@ -44,6 +44,7 @@ type parser struct {
 	links    bool
 	maxLinks int
 	xhtml    bool
+	plain    bool // the page is no HTML, so that a meta element says nothing
 
 	product string // of the robots directives that count; "" for none
 

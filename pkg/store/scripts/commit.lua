@@ -6,8 +6,12 @@
 -- ARGV  1 now, 2 id, 3 gen, 4 n of the row, 5 row, 6 outcome; then by outcome
 --   accepted  7 key of the final URL, 8 record, 9 bytes, 10 depth of its links,
 --             11 number of links that may be admitted, 12 of links refused, 13 of links
---             of a pattern, 14 digest of the body or '', then the links as in links.lua
---   noindex   the same: its links count, the page does not
+--             of a pattern, 14 digest of the body or '', 15 content as of content.go, with
+--             its size unpacked behind the first byte, or '', 16 1 for a list page,
+--             17 number of items, 18 of upserts, 19 1 for a page that was not modified,
+--             20 visit as in collection.lua, then the fields of each item, the upserts as in
+--             collection.lua, and the links as in links.lua
+--   noindex   the same: its links count, the page does not, and nothing of it is kept
 --   failed    7 error type, 8 error record, 9 why, for a person, of an input; or ''
 --   skipped   7 reason, 8 where it led or '', 9 as of failed
 --   retry     7 the row to come back, 8 ms until then
@@ -17,8 +21,11 @@
 --   alias  done, but another page ended at the same URL first: seq is that record's
 --   stale  the slice does not hold the row: nothing changed
 --# include outbox.lua
---# include collection.lua
 --# include job.lua
+--# include content.lua
+--# include define.lua
+--# include items.lua
+--# include collection.lua
 --# include settled.lua
 --# include links.lua
 id, job = ARGV[2], KEYS[2]
@@ -39,11 +46,17 @@ local full = false -- the job has all the bytes that it may have
 local MAPPED = '^p %d+ 1 %d%d%d%d%d%d%d%d%d%d%d%d%d ' -- what a sitemap named, see MAP_PARENT
 redis.call('ZREM', leased, row)
 
+local items, upserts, links = 0, 0, 0 -- of a page; links is where they begin
+if outcome == 'accepted' or outcome == 'noindex' then
+  items, upserts = tonumber(ARGV[17]), tonumber(ARGV[18])
+  links = 21 + items + UPSERT_ARGS * upserts
+end
+
 -- read counts the bytes of a page. They were read, whatever becomes of it: a site of pages
 -- that are not kept must not be read without end.
 local function read()
   local bytes = h[6] + ARGV[9]
-  full = h[7] and bytes >= tonumber(h[7])
+  full = full or h[7] and bytes >= tonumber(h[7])
   return int(bytes)
 end
 
@@ -89,25 +102,37 @@ if outcome == 'accepted' then
   else
     local total, max = tonumber(h[2]), tonumber(h[3])
     local record = ARGV[8]
+    local content = ARGV[15]
     if ARGV[14] ~= '' and redis.call('HSETNX', job .. ':bodies', ARGV[14], seq) == 0 then
-      -- Other URLs had these bytes: the record says which was the first.
+      -- Other URLs had these bytes: the record says which was the first, and that has them.
+      content = ''
       record = string.sub(record, 1, -2) .. ',"duplicate_seq":' .. redis.call('HGET', job .. ':bodies', ARGV[14]) .. '}'
     end
     if ARGV[10] == '2' and string.find(row, MAPPED) then
       local changed = redis.call('HGET', job .. ':lastmod', n)
       if changed then record = string.sub(record, 1, -2) .. ',"lastmod_ms":' .. changed .. '}' end
     end
-    redis.call('HSET', job .. ':rec:' .. math.floor((seq - 1) / 1000), seq, record)
+    local changes = collect(ARGV[1], 21 + items, upserts, ARGV[19] == '1', ARGV[20])
+    local kept
+    record, kept = keep(seq, changed_to(record, changes[0]), content)
+    full = not kept
+    local records = {record}
+    for i = 1, items do
+      records[1 + i] = '{"of":' .. int(seq) .. ',"item":' .. i .. ',"fields":' .. ARGV[20 + i] ..
+        changed_to('}', changes[i])
+    end
+    put(seq, records)
     answer[2] = seq
-    admitted, total = admit(15, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[10], int(seq),
+    if ARGV[16] == '1' then redis.call('HINCRBY', job, 'list_pages', 1) end
+    admitted, total = admit(links, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[10], int(seq),
       state, total, max)
     if ARGV[10] == '1' then redis.call('HINCRBY', job, 'seeds_ok', 1) end
-    redis.call('HSET', job, 'total', total, 'accepted', h[4] + 1, 'records', seq, 'bytes', read())
-    upsert(seq, record)
+    redis.call('HSET', job, 'total', total, 'accepted', h[4] + 1, 'records', int(seq + items),
+      'bytes', read())
   end
 elseif outcome == 'noindex' then
   local total
-  admitted, total = admit(15, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[10], '0',
+  admitted, total = admit(links, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[10], '0',
     state, tonumber(h[2]), tonumber(h[3]))
   redis.call('HSET', job, 'total', total, 'bytes', read())
   if ARGV[10] == '1' then redis.call('HINCRBY', job, 'seeds_ok', 1) end

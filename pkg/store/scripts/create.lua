@@ -8,16 +8,19 @@
 --       12 concurrency, 13 max_pages, 14 max_bytes (0 none), 15 parallelism,
 --       16 retention ms, 17 time limit ms (0 none), 18 site 1|0,
 --       19 number of sitemaps to begin with, 20… dedupe key, url of each,
---       then dedupe key, url of each input; the last is the webhook as JSON, '' for none
+--       then dedupe key, url of each input; the last but one is the collection as JSON, the
+--       last the webhook as JSON, '' for none
 -- Answers {verdict, id, rings…}; verdict is one of
 --       created  stored now, or by this same submission whose answer was lost
 --       replay   stored before from the same input; id is that job's
 --       reused   the key named another input; id is the first job's
+--       other    the collection has another definition, which follows; id is ''
 -- or {'refused', '', name of the bound, what it is, ms after which it may be met again}
 --# include outbox.lua
 --# include job.lua
 --# include slices.lua
 --# include day.lua
+--# include define.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local keyed = KEYS[3] ~= KEYS[1]
@@ -63,6 +66,13 @@ if first and redis.call('HGET', root .. ':j:' .. first, 'nonce') == ARGV[4] then
   return rings
 end
 
+-- Before a token is taken: with what it learns here the same submission comes again.
+local into, defined = ARGV[#ARGV - 1] ~= '' and cjson.decode(ARGV[#ARGV - 1]), nil
+if into and not first then
+  defined = redis.call('HMGET', root .. ':c:' .. into.name, 'form', 'def')
+  if defined[1] and defined[1] ~= into.form then return {'other', '', defined[2]} end
+end
+
 -- What the service grants is kept, since other scripts decide by it, too.
 local granted = redis.call('HMGET', root, unpack(QUOTAS))
 local changed = false
@@ -92,6 +102,13 @@ if most > 0 then
   if waiting >= free and waiting - free >= most then return {'refused', '', 'max_queued', most, BUSY} end
 end
 
+if into and not defined[1] then
+  if redis.call('ZCARD', root .. ':collections') >= MAX_COLLECTIONS then
+    return {'refused', '', 'collections', MAX_COLLECTIONS, 0}
+  end
+  define(into.name, into.form, into.def, now)
+end
+
 local seq = redis.call('HINCRBY', root, 'seq', 1)
 redis.call('SET', job .. ':spec', ARGV[5])
 redis.call('SET', job .. ':plan', ARGV[6])
@@ -103,7 +120,7 @@ for i = 1, maps do
   redis.call('HSET', job .. ':mapurls', i, url)
 end
 local n, rows = 0, {}
-for i = 20 + 2 * maps, #ARGV - 1, 2 do
+for i = 20 + 2 * maps, #ARGV - 2, 2 do
   if redis.call('SADD', job .. ':seen', ARGV[i]) == 1 then
     n = n + 1
     rows[#rows + 1] = 'p ' .. n .. ' 0 0 0 0 ' .. ARGV[i + 1]
@@ -118,6 +135,12 @@ redis.call('HSET', job, 'state', 'queued', 'stop', '', 'seq', seq, 'digest', ARG
   'cancelled', 0, 'records', 0, 'errors', 0, 'bytes', 0, 'seeds_ok', 0, 'gen', 0, 'rings', 0)
 if maps > 0 then redis.call('HSET', job, 'maps', maps) end
 if ARGV[14] ~= '0' then redis.call('HSET', job, 'max_bytes', ARGV[14]) end
+local max_kept = cjson.decode(ARGV[6]).max_kept_bytes
+if max_kept then redis.call('HSET', job, 'max_kept', int(max_kept)) end
+if into then
+  redis.call('HSET', job, 'collection', into.name, 'collection_form', into.form, 'collection_def', into.def,
+    'series', into.series, 'max_items', int(into.max_items))
+end
 if ARGV[#ARGV] ~= '' then
   local w = cjson.decode(ARGV[#ARGV])
   redis.call('HSET', job .. ':webhook', 'id', w.id, 'url', w.url, 'host', w.host,

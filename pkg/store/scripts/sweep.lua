@@ -1,6 +1,6 @@
 -- sweep heals a tenant's jobs whose time has come: URLs of dead slices go back,
 -- cancels and time limits are carried out, jobs without a slice are rung, expired
--- jobs become tombstones. It pops by due time, so idle jobs cost nothing.
+-- jobs become tombstones; what a deleted collection held is freed. It pops by due time, so idle jobs cost nothing.
 --
 -- KEYS  1 root
 -- ARGV  1 now, 2 jobs to look at at most
@@ -12,6 +12,7 @@
 --# include slices.lua
 --# include settled.lua
 --# include expire.lua
+--# include drop.lua
 local now = clock(ARGV[1])
 local BATCH = 500 -- URLs given back in one call, about a millisecond of Redis
 local rings = {}
@@ -152,6 +153,7 @@ if event then
   if wait == 0 then due = 1 end
   if again < 0 or wait < again then again = wait end
 end
+if drop(1000) == 1 then again = 0 end
 local answer = {#ids, dead, back, gone, again, due}
 for _, r in ipairs(rings) do answer[#answer + 1] = r end
 return answer

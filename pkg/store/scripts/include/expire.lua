@@ -3,7 +3,7 @@
 -- in the background; no key is bigger than a thousand records. Events that nobody was told
 -- of when the retention ends stay in the outbox as a number, for a worker to report.
 local function expire(now)
-  local h = redis.call('HMGET', job, 'records', 'errors', 'digest', 'idem', 'expires')
+  local h = redis.call('HMGET', job, 'records', 'errors', 'digest', 'idem', 'expires', 'kept_bytes')
   local w, untold = redis.call('HMGET', job .. ':webhook', 'host', 'head', 'n'), 0
   if w[1] then
     redis.call('ZREM', root .. ':outbox:' .. w[1], id)
@@ -15,7 +15,10 @@ local function expire(now)
   for _, f in ipairs(fields) do
     if string.sub(f, 1, 2) == 's:' then names[#names + 1] = ':skip:' .. string.sub(f, 3) end
   end
-  for k = 0, math.ceil(tonumber(h[1]) / 1000) - 1 do names[#names + 1] = ':rec:' .. k end
+  for k = 0, math.ceil(tonumber(h[1]) / 1000) - 1 do
+    names[#names + 1] = ':rec:' .. k
+    if h[6] then names[#names + 1] = ':body:' .. k end
+  end
   for k = 0, math.ceil(tonumber(h[2]) / 1000) - 1 do names[#names + 1] = ':err:' .. k end
   for _, name in ipairs(names) do redis.call('UNLINK', job .. name) end
   local memory = KEY_MEMORY

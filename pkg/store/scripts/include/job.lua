@@ -106,6 +106,28 @@ local function finish(rings, now, state, stop)
   gate(rings, now)
 end
 
+-- recrawled makes of a crawl that left nothing out the last complete one of its series: what
+-- the series saw last before the job was made is missing. Pages that are gone (404, 410) are no
+-- fault of the crawl; those that failed otherwise, or that a robots.txt out of reach kept from
+-- it, may be as they were. O(log n) in the items.
+local function recrawled()
+  local h = redis.call('HMGET', job, 'collection', 'collection_form', 'series', 'created', 'unsure',
+    's:robots_unreachable', 'failed', 'f:http_404', 'f:http_410')
+  if not h[1] or h[5] or h[6] or tonumber(h[7]) ~= tonumber(h[8] or 0) + tonumber(h[9] or 0) then return end
+  local c = root .. ':c:' .. h[1]
+  local of = redis.call('HMGET', c, 'form', 'data')
+  local d = of[1] == h[2] and root .. ':d:' .. of[2]
+  local series = d and redis.call('HGET', d .. ':series', h[3])
+  if not series then return end
+  local last = redis.call('HGET', d .. ':since', series)
+  if last and tonumber(last) >= tonumber(h[4]) then return end
+  redis.call('HSET', d .. ':since', series, h[4])
+  local n = redis.call('ZCOUNT', d .. ':seen:' .. series, last or '-inf', '(' .. h[4])
+  if n == 0 then return end
+  redis.call('HINCRBY', c, 'missing', n)
+  redis.call('HSET', job, 'missing', n)
+end
+
 -- complete ends a job that has nothing left, with the state that its counts say.
 local function complete(rings, now)
   local h = redis.call('HMGET', job, 'failed', 'site', 'seeds_ok', 'r:page_limit', 'blame', 'maps_unread')
@@ -117,6 +139,7 @@ local function complete(rings, now)
   if h[4] or h[6] then stop = 'page_limit' end
   local state = 'completed'
   if tonumber(h[1]) > 0 then state = 'completed_with_errors' end
+  if stop == 'frontier_empty' then recrawled() end
   finish(rings, now, state, stop)
 end
 
