@@ -1,7 +1,7 @@
 // Command bench measures what DESIGN promises about speed, side by side in one run:
 // pages a second of one worker against colly's documented asynchronous idiom on the
 // same site, full commits a second, bytes of Redis a discovered URL, round trips a
-// page. It starts its own redis-server, which must be on PATH, and its own site, in
+// page, and what it costs to take content out of one. It starts its own redis-server, which must be on PATH, and its own site, in
 // processes of their own so that CPU is counted where it is spent.
 //
 //	go run ./deployments/bench            a table for people
@@ -12,6 +12,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,6 +40,8 @@ type options struct {
 	Start string `hidden:""`
 	// Latency of each page, for the figure of two workers.
 	Latency time.Duration `hidden:""`
+	// Extract is set for the site of articles, and for the worker that takes content out of them.
+	Extract bool `hidden:""`
 }
 
 // figures are what one run found. Medians over the rounds.
@@ -57,6 +60,11 @@ type figures struct {
 	CommitMicros         float64 `json:"redis_cpu_us_per_full_commit"`
 	BytesPerURL          float64 `json:"redis_bytes_per_url"`
 	TwoWorkers           float64 `json:"two_workers_to_one"`
+
+	// Of a job with formats and fields, on pages of 60 KB.
+	ExtractPagesPerSecond float64 `json:"extract_pages_per_second"`
+	ExtractCPUMicros      float64 `json:"extract_cpu_us_per_page"`
+	Extraction            []stage `json:"extraction"`
 }
 
 func main() {
@@ -95,7 +103,7 @@ func compare(ctx context.Context, o options) error {
 		return err
 	}
 	defer site.stop()
-	address, err := site.line(10 * time.Second)
+	address, err := site.line()
 	if err != nil {
 		return fmt.Errorf("the site did not start: %w", err)
 	}
@@ -137,6 +145,15 @@ func compare(ctx context.Context, o options) error {
 	if f.BytesPerURL, err = memory(ctx, o, rdb.url); err != nil {
 		return err
 	}
+	progress("extraction, on pages of %d bytes", articleBytes)
+	x, err := extracting(ctx, o, rdb.url)
+	if err != nil {
+		return err
+	}
+	f.ExtractPagesPerSecond, f.ExtractCPUMicros = x.Pages/x.Seconds, x.CPUMicros/x.Pages
+	if f.Extraction, err = stages(ctx); err != nil {
+		return err
+	}
 	return report(os.Stdout, o, f)
 }
 
@@ -148,7 +165,7 @@ func twoWorkers(ctx context.Context, o options, redisURL string) (float64, error
 		return 0, err
 	}
 	defer site.stop()
-	address, err := site.line(10 * time.Second)
+	address, err := site.line()
 	if err != nil {
 		return 0, fmt.Errorf("the site did not start: %w", err)
 	}
@@ -161,7 +178,7 @@ func twoWorkers(ctx context.Context, o options, redisURL string) (float64, error
 		return 0, err
 	}
 	defer second.stop()
-	if _, err := second.line(10 * time.Second); err != nil {
+	if _, err := second.line(); err != nil {
 		return 0, fmt.Errorf("the second worker did not start: %w", err)
 	}
 	two, err := contender(ctx, o, "worker", redisURL, address)
@@ -205,5 +222,5 @@ func report(w io.Writer, o options, f figures) error {
 		f.WorkerPagesPerSecond, f.CollyPagesPerSecond, f.Ratio, f.WorkerCPUMicros, f.CollyCPUMicros,
 		f.WorkerFetches, f.CollyFetches, f.WorkerPeakMiB, f.CollyPeakMiB, f.RoundTrips, f.TwoWorkers, f.CommitsPerSecond,
 		f.CommitMicros, f.BytesPerURL)
-	return err
+	return errors.Join(err, reportExtraction(w, f))
 }

@@ -44,7 +44,8 @@ func startSelf(ctx context.Context, o options, role, redisURL, start string) (*c
 	}
 	cmd := exec.CommandContext(ctx, exe, "--role", role, "--redis", redisURL, "--start", start,
 		"--pages", strconv.Itoa(o.Pages), "--links", strconv.Itoa(o.Links), "--bytes", strconv.Itoa(o.Bytes),
-		"--in-flight", strconv.Itoa(o.InFlight), "--profile", o.Profile, "--latency", o.Latency.String())
+		"--in-flight", strconv.Itoa(o.InFlight), "--profile", o.Profile, "--latency", o.Latency.String(),
+		"--extract="+strconv.FormatBool(o.Extract))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -56,7 +57,8 @@ func startSelf(ctx context.Context, o options, role, redisURL, start string) (*c
 	return &child{cmd: cmd, out: bufio.NewReader(out)}, nil
 }
 
-func (c *child) line(within time.Duration) (string, error) {
+// line reads the next line of a child, which has ten seconds to write it.
+func (c *child) line() (string, error) {
 	type answer struct {
 		s   string
 		err error
@@ -66,7 +68,7 @@ func (c *child) line(within time.Duration) (string, error) {
 	select {
 	case a := <-ch:
 		return a.s, a.err
-	case <-time.After(within):
+	case <-time.After(10 * time.Second):
 		return "", errors.New("no line in time")
 	}
 }

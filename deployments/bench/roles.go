@@ -29,7 +29,15 @@ import (
 // serveSite serves the generated site until it is ended; /-/reset forgets the hits,
 // /-/total answers them. Its address is the one line that it writes to w.
 func serveSite(ctx context.Context, o options, w io.Writer) error {
-	site := gensite.New(o.Pages, o.Links, o.Bytes, o.Latency)
+	var site interface {
+		http.Handler
+		Reset()
+		Total() int64
+		Distinct() int64
+	} = gensite.New(o.Pages, o.Links, o.Bytes, o.Latency)
+	if o.Extract {
+		site = newArticles(o.Pages, o.Links)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/", site)
 	mux.HandleFunc("/-/reset", func(http.ResponseWriter, *http.Request) { site.Reset() })
@@ -146,13 +154,20 @@ func runWorker(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	plan := crawl.Plan{
+		Site: true, Scope: "host", Seeds: []string{seed.String()}, Sources: []string{"*"}, MaxPages: 1_000_000,
+		MaxDepth: 100, Concurrency: most, HostConcurrency: most, Retention: time.Minute,
+	}
+	if o.Extract {
+		// The links that articles have beside those to each other lead nowhere.
+		plan.Include = []string{"/p/*"}
+		if err := extraction(&plan); err != nil {
+			return err
+		}
+	}
 	return measured(ctx, o, func() (int64, error) {
 		c, err := st.Create(ctx, store.NewJob{
-			Job: job, Spec: []byte(`{}`), Quota: crawl.Quota{MaxRunning: 100}, Inputs: []crawl.Input{{URL: seed}},
-			Plan: crawl.Plan{
-				Site: true, Scope: "host", Seeds: []string{seed.String()}, Sources: []string{"*"}, MaxPages: 1_000_000,
-				MaxDepth: 100, Concurrency: most, HostConcurrency: most, Retention: time.Minute,
-			},
+			Job: job, Spec: []byte(`{}`), Quota: crawl.Quota{MaxRunning: 100}, Inputs: []crawl.Input{{URL: seed}}, Plan: plan,
 		})
 		if err != nil {
 			return 0, err

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/crawltest/gensite"
+	"example.com/trawl/pkg/extract"
+	"example.com/trawl/pkg/fields"
+	"example.com/trawl/pkg/store"
+)
+
+const (
+	articleBytes = 60_000
+	// articlePages are enough for the rate of a worker, and take it a few seconds.
+	articlePages = 1000
+	// stageTime is how long each stage of an extraction is measured.
+	stageTime = time.Second
+)
+
+// articleFormats and articleFields are what is taken out of each article: ten fields, by class, by place, by attribute,
+// by XPath, of each type that takes work, and one that is derived.
+var articleFormats = []string{crawl.FormatMarkdown, crawl.FormatMetadata}
+
+const articleFields = `{
+	"title":    {"selector": "h1", "required": true},
+	"author":   {"selector": "article > header .author a"},
+	"date":     {"selector": "time", "attr": "datetime", "type": "date"},
+	"lead":     {"selector": "article p:first-of-type"},
+	"sections": {"selector": "article h2", "many": true},
+	"links":    {"selector": "article section a[href]", "attr": "href", "many": true},
+	"cells":    {"selector": "table td:nth-child(2)", "many": true, "type": "number"},
+	"code":     {"selector": "xpath://pre/code"},
+	"words":    {"selector": ".count", "regex": "([0-9]+) words", "type": "integer"},
+	"minutes":  {"expr": "ceil(words / 200)"}
+}`
+
+// extraction is the plan of the bench job that takes formats and fields.
+func extraction(p *crawl.Plan) error {
+	p.Formats, p.MaxKeptBytes = articleFormats, 1<<30
+	return json.Unmarshal([]byte(articleFields), &p.Fields)
+}
+
+// articles is a site of pages as those of a magazine are: of 60 KB, each linked as those of [gensite] are.
+type articles struct {
+	tree            *gensite.Site
+	body            []byte
+	seen            []atomic.Bool
+	total, distinct atomic.Int64
+}
+
+func newArticles(pages, links int) *articles {
+	return &articles{
+		tree: gensite.New(pages, links, 0, 0), body: articleBody(articleBytes - 3000), seen: make([]atomic.Bool, pages),
+	}
+}
+
+// Reset forgets what was served.
+func (a *articles) Reset() {
+	for i := range a.seen {
+		a.seen[i].Store(false)
+	}
+	a.total.Store(0)
+	a.distinct.Store(0)
+}
+
+// Total returns how many pages were served.
+func (a *articles) Total() int64 { return a.total.Load() }
+
+// Distinct returns how many different pages were served.
+func (a *articles) Distinct() int64 { return a.distinct.Load() }
+
+// ServeHTTP implements [http.Handler].
+func (a *articles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	number, ok := strings.CutPrefix(r.URL.Path, "/p/")
+	i, err := strconv.Atoi(number)
+	if !ok || err != nil || i < 0 || i >= len(a.seen) {
+		http.NotFound(w, r) // robots.txt as well, which then allows everything
+		return
+	}
+	a.total.Add(1)
+	if !a.seen[i].Swap(true) {
+		a.distinct.Add(1)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(a.page(i)) // the client may be gone
+}
+
+// page is article i. Only its head and its links are its own.
+func (a *articles) page(i int) []byte {
+	b := make([]byte, 0, articleBytes+1000)
+	b = fmt.Appendf(b, `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Article %[1]d · The Merrowby Mail</title>
+<meta name="description" content="What article %[1]d is about, in a sentence that a search engine would show.">
+<meta property="og:title" content="Article %[1]d"><meta property="og:type" content="article">
+<meta property="og:image" content="/images/%[1]d.jpg"><meta name="twitter:card" content="summary">
+<link rel="canonical" href="/p/%[1]d"><link rel="alternate" type="application/rss+xml" href="/feed.xml" title="News">
+<script type="application/ld+json">{"@context": "https://schema.org", "@type": "Article", "headline": "Article %[1]d",
+"datePublished": "2026-03-02T09:00:00Z", "author": {"@type": "Person", "name": "Ada Merrow"}}</script>
+</head><body><nav><ul>
+`, i)
+	for _, to := range a.tree.Links(i) {
+		b = fmt.Appendf(b, "<li><a href=\"/p/%[1]d\">Article %[1]d</a></li>\n", to)
+	}
+	b = fmt.Appendf(b, `</ul></nav><main><article><header><h1>Article %d</h1><p class="author">By <a href="/ada">Ada Merrow</a>,
+<time datetime="2026-03-02T09:00:00Z">2 March 2026</time>, <span class="count">8400 words</span></p></header>
+`, i)
+	return append(b, a.body...)
+}
+
+// articleBody is sections of prose, links, a list, a table and code, until it has about so many bytes.
+func articleBody(size int) []byte {
+	const sentence = "The <em>trawl</em> is set at dusk, and hauled before the tide has turned again: " +
+		"nobody asks why &amp; nobody has to. "
+	var b []byte
+	for n := 1; len(b) < size; n++ {
+		b = fmt.Appendf(b, "<section id=\"s%[1]d\"><h2>Part %[1]d of the story</h2>\n<p>%[2]s</p>\n<p>%[3]s<a href=\"/notes/%[1]d\">"+
+			"Note %[1]d</a> has <strong>more</strong>.</p>\n", n, strings.Repeat(sentence, 6), strings.Repeat(sentence, 3))
+		b = fmt.Appendf(b, "<ul><li>First, the net %[1]d</li><li>Second, <a href=\"https://example.org/%[1]d\">the boat</a></li></ul>\n"+
+			"<table><tr><th>Day</th><th>Catch</th></tr><tr><td>Monday</td><td>%[1]d.5</td></tr><tr><td>Tuesday</td><td>%[1]d</td></tr></table>\n"+
+			"<pre><code>haul(net, %[1]d)\n</code></pre>\n<figure><img src=\"/img/%[1]d.png\" alt=\"Net %[1]d\"></figure></section>\n", n)
+	}
+	return append(b, "</article></main><footer><p>The Merrowby Mail</p></footer></body></html>\n"...)
+}
+
+// stage is one part of the extraction of a page, and what it costs.
+type stage struct {
+	Name      string  `json:"name"`
+	CPUMicros float64 `json:"cpu_us_per_page"`
+	Allocs    float64 `json:"allocs_per_page"`
+	KiB       float64 `json:"kib_per_page"` // allocated
+}
+
+// stages measures the extraction of one article in this process: each stage as what it adds to those before it, the
+// last one is all together. Nothing else may run in the process meanwhile.
+func stages(ctx context.Context) ([]stage, error) {
+	page := newArticles(1, 20).page(0)
+	at, err := crawl.ParseURL("https://mail.example.org/p/0")
+	if err != nil {
+		return nil, err
+	}
+	var plan crawl.Plan
+	if err := extraction(&plan); err != nil {
+		return nil, err
+	}
+	program, faults := fields.Compile(fields.Spec{Fields: plan.Fields})
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("the fields of the bench do not compile: %v", faults)
+	}
+	e := extractor{page: page, at: at, program: program}
+	var out []stage
+	var before stage
+	for i, name := range []string{"parse", "10 fields", "markdown", "metadata", "pack"} {
+		all, err := measure(ctx, func() error { return e.run(i) })
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, stage{
+			Name: name, CPUMicros: all.CPUMicros - before.CPUMicros, Allocs: all.Allocs - before.Allocs, KiB: all.KiB - before.KiB,
+		})
+		before = all
+	}
+	before.Name = "all"
+	return append(out, before), nil
+}
+
+type extractor struct {
+	page    []byte
+	at      crawl.URL
+	program *fields.Program
+}
+
+// run does the stages up to the last one, by number.
+func (e *extractor) run(last int) error {
+	doc, err := extract.Parse(e.page, e.at)
+	if err != nil || last == 0 {
+		return err
+	}
+	result, err := e.program.Run(doc.Root(), e.at)
+	if err != nil {
+		return err
+	}
+	if _, err := json.Marshal(result.Record); err != nil || last == 1 {
+		return err
+	}
+	formats := articleFormats
+	if last == 2 {
+		formats = articleFormats[:1]
+	}
+	content, _ := doc.Content(extract.Wants{Formats: formats})
+	if content.IsZero() {
+		return errors.New("the article has no content")
+	}
+	if last < 4 {
+		return nil
+	}
+	_, err = store.Pack(content)
+	return err
+}
+
+// measure runs f for [stageTime] and answers what one run costs, garbage collection included.
+func measure(ctx context.Context, f func() error) (stage, error) {
+	if err := f(); err != nil { // what is made once is no cost of a page
+		return stage{}, err
+	}
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu, _ := usage()
+	runs := 0
+	for begun := time.Now(); time.Since(begun) < stageTime && ctx.Err() == nil; runs++ {
+		if err := f(); err != nil {
+			return stage{}, err
+		}
+	}
+	until, _ := usage()
+	runtime.ReadMemStats(&after)
+	n := float64(runs)
+	return stage{
+		CPUMicros: (until - cpu) / n, Allocs: float64(after.Mallocs-before.Mallocs) / n,
+		KiB: float64(after.TotalAlloc-before.TotalAlloc) / n / 1024,
+	}, ctx.Err()
+}
+
+// extracting crawls a site of articles with one worker, and answers its outcome.
+func extracting(ctx context.Context, o options, redisURL string) (outcome, error) {
+	o.Extract, o.Pages = true, min(o.Pages, articlePages)
+	site, err := startSelf(ctx, o, "site", "", "")
+	if err != nil {
+		return outcome{}, err
+	}
+	defer site.stop()
+	address, err := site.line()
+	if err != nil {
+		return outcome{}, fmt.Errorf("the site did not start: %w", err)
+	}
+	return contender(ctx, o, "worker", redisURL, address)
+}
+
+// reportExtraction writes what extraction costs.
+func reportExtraction(w io.Writer, f figures) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nmarkdown, metadata and 10 fields of pages of %d bytes: %.0f pages/s of one worker, %.0f us CPU a page\n\n",
+		articleBytes, f.ExtractPagesPerSecond, f.ExtractCPUMicros)
+	b.WriteString("  of one page                    CPU us      allocations     KiB allocated\n")
+	for _, s := range f.Extraction {
+		fmt.Fprintf(&b, "  %-24s     %8.0f         %8.0f          %8.0f\n", s.Name, s.CPUMicros, s.Allocs, s.KiB)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
