@@ -30,6 +30,7 @@ type colModel struct {
 	items   map[string]*colItem
 	visits  map[string][]string // by page: keys of the items it gave
 	since   map[string]int64    // by series
+	known   map[string]bool     // series that something was committed of
 	jobs    []*colJob
 }
 
@@ -68,6 +69,7 @@ func newColModel(t *rapid.T, r *crawltest.Redis, tenant string) *colModel {
 func (m *colModel) reset() {
 	m.defined, m.last = false, 0
 	m.items, m.visits, m.since = map[string]*colItem{}, map[string][]string{}, map[string]int64{}
+	m.known = map[string]bool{}
 }
 
 func (m *colModel) define() {
@@ -248,6 +250,7 @@ func (m *colModel) see(j *colJob, it *colItem) {
 }
 
 func (m *colModel) notModified(j *colJob, page string) crawl.Change {
+	m.known[j.series] = m.defined
 	keys, ok := m.visits[page]
 	if !ok {
 		j.unsure = true
@@ -278,6 +281,7 @@ func (m *colModel) collect(j *colJob, c *Commit) {
 	if len(a.Upserts) > 0 {
 		m.define()
 	}
+	m.known[j.series] = m.defined
 	changes, kept, full := make([]crawl.Change, 1+len(a.Items)), []string{}, false
 	for _, u := range a.Upserts {
 		changes[u.Item] = m.upsert(j, c.Item.URL, u)
@@ -329,7 +333,7 @@ func (m *colModel) upsert(j *colJob, page string, u Upsert) crawl.Change {
 
 func (m *colModel) complete(j *colJob) {
 	before := m.missing()
-	if m.defined {
+	if m.known[j.series] {
 		m.since[j.series] = max(m.since[j.series], j.created)
 	}
 	j.report.Missing = m.missing() - before

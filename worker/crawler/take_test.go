@@ -370,7 +370,7 @@ func TestTooComplex(t *testing.T) {
 func TestMuchContent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, crawltest.Any(t))
-	const pages, size = 24, 4<<20 + 1000
+	const pages, size = 10, 4<<20 + 1000
 	s := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, "<title>"+r.URL.Path+"</title><p>"+strings.Repeat("é", size/2))
@@ -383,7 +383,7 @@ func TestMuchContent(t *testing.T) {
 		urls = append(urls, s.URL+"/"+strconv.Itoa(i))
 	}
 	job := b.submit(t, plan, urls...)
-	if j := b.ended(t, job, 2*time.Minute); j.Accepted != pages || j.KeptBytes <= 0 {
+	if j := b.ended(t, job, 5*time.Minute); j.Accepted != pages || j.KeptBytes <= 0 {
 		t.Fatalf("ended as %+v", j)
 	}
 	records := b.records(t, job)
