@@ -33,6 +33,9 @@ type crawlCommand struct {
 	Headers      []string       `name:"header" sep:"none" placeholder:"'NAME: VALUE'" help:"Sent with every request to the hosts that you name, and to no other. May be repeated."`
 	UserAgent    string         `name:"user-agent" placeholder:"TEXT" help:"What the crawler calls itself, as ExampleBot/1.0 (+https://example.org/bot)."`
 
+	contentFlags
+	Collection string `placeholder:"NAME" help:"Where the records enter that outlive the job, on a server: it tells what is new, changed or gone."`
+
 	Tags []string `name:"tag" sep:"none" placeholder:"TAG" help:"A label to find the job by. May be repeated."`
 	Key  *string  `name:"idempotency-key" placeholder:"ID" help:"Names the submission on a server: the same ID with the same input is the same job."`
 
@@ -45,7 +48,7 @@ type crawlCommand struct {
 
 // Help returns examples for the help of the command.
 func (*crawlCommand) Help() string {
-	return `Pages are written to standard output as they are found; what goes on is shown on
+	return `Pages are written to standard output as they are found (json and csv: at the end); what goes on is shown on
 standard error. Ctrl-C stops the job and keeps what was found.
 
 Examples:
@@ -53,6 +56,12 @@ Examples:
     trawl crawl https://docs.python.org/3/tutorial/ --scope prefix --max-pages 20 -o pages.ndjson
     trawl crawl --no-follow --format text https://example.org/ https://example.com/
     TRAWL_URL=https://trawl.example.org trawl crawl https://docs.example.org/
+    trawl crawl --keep markdown,metadata --main-content -o pages.ndjson https://docs.example.org/
+    trawl crawl --fields fields.json --format csv -o prices.csv https://shop.example.org/
+
+` + fieldsHelp + `
+
+"trawl extract" tries it on one page.
 
 Why a page is missing is counted in the summary under skipped and refused, and said of
 each URL by "trawl urls JOB". The common reasons:
@@ -76,6 +85,9 @@ func (c *crawlCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	if err := c.load(); err != nil {
+		return err
+	}
 	onServer := c.Server.named(s) != ""
 	if err := errors.Join(c.check(onServer), c.outputFlags.check()); err != nil {
 		return err
@@ -87,6 +99,12 @@ func (c *crawlCommand) Run(ctx context.Context, s *session) error {
 	}
 	var srv *server
 	spec := c.spec()
+	if c.Format == formatCSV && len(c.Keep) > 0 && len(c.Columns) == 0 {
+		show.note("--keep: a table has content only where --columns names it, as url," + c.Keep[0] + ".")
+	}
+	if spec.Collection != nil && !onServer {
+		show.note("The collection ends with this crawl, since no server keeps it; --url or TRAWL_URL names one.")
+	}
 	if onServer {
 		srv, err = c.Server.connect(s)
 	} else {
@@ -130,6 +148,9 @@ func (c *crawlCommand) check(onServer bool) error {
 		faults = append(faults, "--delay: give more than 0s, or leave it out for the shortest that is allowed.")
 	}
 	faults = append(faults, c.followFaults()...)
+	if in := c.taking.Collection; c.Collection != "" && in != nil && in.Name != "" && in.Name != c.Collection {
+		faults = append(faults, "--collection: "+c.Fields+" names another one, "+in.Name+"; leave one of them out.")
+	}
 	_, headerFaults := parseHeaders(c.Headers)
 	faults = append(faults, headerFaults...)
 	if faults != nil {
@@ -162,6 +183,18 @@ func (c *crawlCommand) followFaults() []string {
 	return faults
 }
 
+// collection returns what flag and file say of the collection, nil for none.
+func (c *crawlCommand) collection() *client.Collection {
+	if c.Collection == "" {
+		return c.taking.Collection
+	}
+	out := client.Collection{Name: c.Collection}
+	if in := c.taking.Collection; in != nil {
+		out.Key, out.Facets, out.Numbers = in.Key, in.Facets, in.Numbers
+	}
+	return &out
+}
+
 // idempotencyKey matches what names a submission, as the client takes it.
 var idempotencyKey = regexp.MustCompile(`^[!-~]{1,255}$`)
 
@@ -171,6 +204,9 @@ func (c *crawlCommand) spec() client.Spec {
 	headers, _ := parseHeaders(c.Headers)
 	spec := client.Spec{MaxDepth: c.MaxDepth, Include: c.Include, Exclude: c.Exclude, Tags: c.Tags}
 	spec.Headers, spec.UserAgent = headers, c.UserAgent
+	spec.Formats, spec.MainContent = c.formats(), c.MainContent
+	spec.Fields, spec.Items, spec.ListPages = c.taking.Fields, c.taking.Items, c.taking.ListPages
+	spec.Collection = c.collection()
 	c.inputs(&spec, c.URLs)
 	if c.Scope != string(client.ScopeHost) {
 		spec.Scope = client.Scope(c.Scope)

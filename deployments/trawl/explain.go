@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,7 +24,11 @@ type call struct {
 	url    string   // of the server; empty for the one inside this process
 	job    string   // empty when it was about no single job
 	inputs []string // the URLs of a submission, in its order
+	fields string   // the file of --fields; empty for none
+	byFlag bool     // whether --collection alone names the collection
 	self   string   // how hints name this program
+
+	collection string // that a call was about which was about no job
 }
 
 // callOf is a call to srv about a job, or about none.
@@ -69,6 +74,9 @@ func (c call) refusal(e *client.Error) string {
 	case client.CodeUnauthenticated:
 		return capitalised(c.server()) + " does not know this key: set TRAWL_KEY, or name a file with --key-file."
 	case client.CodeNotFound:
+		if c.collection != "" {
+			return "There is no collection " + c.collection + " at " + c.url + " for this key. `" + c.self + " collections` shows yours."
+		}
 		if c.job == "" {
 			return "There is a server at " + c.url + ", but it does not know this call: " +
 				"is it a Trawl server, and as new as this program?"
@@ -128,6 +136,7 @@ func (c call) faults(title string, e *client.Error) string {
 var flags = map[string]string{
 	"max_pages": "--max-pages", "max_depth": "--max-depth", "time_limit": "--time-limit", "scope": "--scope",
 	"include": "--include", "exclude": "--exclude", "concurrency": "--concurrency", "delay": "--delay", "tags": "--tag",
+	"formats": "--keep", "main_content": "--main-content", "base_url": "--base-url", "columns": "--columns", "top_n": "--top",
 	"sitemap": "--sitemap", "respect_robots": "--ignore-robots", "headers": "--header", "user_agent": "--user-agent",
 	"Idempotency-Key": "--idempotency-key",
 }
@@ -136,9 +145,15 @@ var flags = map[string]string{
 // a flag. A field of neither is returned as it is.
 func (c call) origin(field string) string {
 	name, rest, _ := strings.Cut(field, "[")
+	switch part, _, _ := strings.Cut(name, "."); {
+	case part == "collection" && c.byFlag:
+		return "--collection"
+	case c.fields != "" && slices.Contains([]string{"fields", "items", "list_pages", "collection"}, part):
+		return c.fields + ": " + field
+	}
 	name, header, isHeader := strings.Cut(name, ".")
 	switch name {
-	case "seed_url", "seeds", "urls":
+	case "seed_url", "seeds", "urls", "url":
 		index, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))
 		if rest == "" {
 			index, err = 0, nil
@@ -150,6 +165,9 @@ func (c call) origin(field string) string {
 			return c.inputs[index]
 		}
 	default:
+		if c.collection != "" && flags[name] == "" {
+			return "--where " + field // what is no other parameter is a facet
+		}
 		if flag, ok := flags[name]; ok {
 			if isHeader {
 				flag += " " + header

@@ -45,7 +45,8 @@ type run struct {
 	show *display
 	out  *output
 
-	follows bool // whether links are followed
+	columns []client.DownloadOption // of a document
+	follows bool                    // whether links are followed
 	// stopped is the job after it was cancelled because its pages cannot be written; where
 	// that failed notStopped says why.
 	stopped    *client.Job
@@ -62,18 +63,19 @@ func (c *crawlCommand) crawl(ctx context.Context, s *session, srv *server, spec 
 	for _, url := range c.URLs {
 		at.inputs = append(at.inputs, shownURL(url))
 	}
+	at.fields, at.byFlag = c.Fields, c.taking.Collection == nil
 	key := cmp.Or(valueOf(c.Key), rand.Text()) // known here, to come back to a job whose answer is lost
 	job, err := submit(ctx, s, srv, spec, key)
 	if err != nil {
 		return unsubmitted(s, at, key, err)
 	}
 	at.job = job.ID
-	r := &run{s: s, srv: srv, at: at, show: show, out: c.open(s, show.writer), follows: !c.NoFollow}
+	r := &run{s: s, srv: srv, at: at, show: show, out: c.open(s, show.writer), columns: c.columns(), follows: !c.NoFollow}
 	if srv.url != "" {
 		r.announce(job)
 	}
 	last, err := r.follow(ctx)
-	if err == nil && c.Format == formatJSON && (last.Records > 0 || !r.out.keeps()) {
+	if err == nil && c.whole() && (last.Records > 0 || !r.out.keeps()) {
 		err = r.document(ctx)
 	}
 	show.close()
@@ -147,7 +149,7 @@ func (r *run) follow(ctx context.Context) (*client.Job, error) {
 		last, err = r.srv.Wait(both, r.at.job, r.seen.Store, f.seen)
 		return r.at.explain(err)
 	})
-	if r.out.format != formatJSON {
+	if !r.out.whole() {
 		g.Go(func() error { return r.records(ctx, both) })
 	}
 	err := g.Wait()
@@ -213,14 +215,14 @@ func (r *run) document(ctx context.Context) error {
 	bounded, cancel := r.s.rest(ctx, r.s.drain)
 	defer cancel()
 	r.out.until = bounded.Done()
-	err := writeDocument(bounded, r.srv, r.at, r.out)
+	err := writeDocument(bounded, r.srv, r.at, r.out, r.columns)
 	if _, unwritten := errors.AsType[*outputError](err); err == nil || unwritten || bounded.Err() == nil {
 		return err
 	}
 	r.s.expire()
 	text := "Left before the document was whole"
 	if r.srv.url != "" {
-		text += ": `" + r.s.self + " results --format json " + r.at.job + "` reads it again"
+		text += ": `" + r.s.self + " results --format " + r.out.format + " " + r.at.job + "` reads it again"
 	}
 	return failuref("%s.", text)
 }
@@ -338,7 +340,7 @@ func (r *run) leave() {
 // kept says where the pages are that an interrupted job had found.
 func (r *run) kept(last *client.Job) string {
 	written := r.out.records
-	if r.out.format == formatJSON {
+	if r.out.whole() {
 		written = last.Records
 	}
 	text := counted(written, "record", "records")
@@ -362,6 +364,14 @@ func (r *run) advise(last *client.Job) {
 			wayOut = "name it too, or take --scope domain."
 		}
 		r.s.sayf("%s to a host that was not named: %s", counted(n, "page leads", "pages lead"), wayOut)
+	}
+	if n := last.FailedByType["missing_field"]; n > 0 && r.at.fields != "" {
+		wayOut := ""
+		if r.follows {
+			wayOut = "; \"list_pages\" in it are patterns of pages that need none of it"
+		}
+		r.s.sayf("%s what %s requires: `%s extract --fields %s URL` shows what a page gives%s.",
+			counted(n, "page lacks", "pages lack"), r.at.fields, r.s.self, r.at.fields, wayOut)
 	}
 }
 

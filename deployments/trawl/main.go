@@ -1,6 +1,7 @@
 // Command trawl is Trawl for a person at a terminal: it runs all of Trawl in one process
-// (trawl up), crawls a site and shows how that goes (trawl crawl), and asks a server about
-// its jobs (trawl status, results, errors, urls, cancel and list).
+// (trawl up), crawls a site and shows how that goes (trawl crawl), tries what a page gives
+// (trawl extract), and asks a server about its jobs (trawl status, results, errors, urls,
+// cancel and list) and about what they found together (trawl collections, items and analytics).
 //
 // It decides little itself. The all-in-one is package allinone, calls to a server are
 // package client, the bar is package watch; here are the command line, what is said to a
@@ -22,7 +23,7 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	p := program{
 		name: invocation(os.Args[0]), args: os.Args[1:], environ: os.Environ(),
-		stdout: os.Stdout, stderr: os.Stderr, signals: signals,
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, signals: signals,
 	}
 	os.Exit(p.run(context.Background()))
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"example.com/trawl/deployments/trawl/watch"
@@ -19,17 +20,34 @@ import (
 const (
 	formatNDJSON = "ndjson"
 	formatJSON   = "json"
+	formatCSV    = "csv"
 	formatText   = "text"
 )
 
 // outputFlags say where the pages go that were found, and how.
 type outputFlags struct {
 	Output string `short:"o" placeholder:"FILE" default:"-" help:"Where to write; - is standard output."`
-	Format string `enum:"ndjson,json,text" default:"ndjson" help:"ndjson: one JSON a line, as pages come. json: all in one document, at the end. text: one line a page, for people."`
+	Format string `enum:"ndjson,json,csv,text" default:"ndjson" help:"ndjson: one JSON a line, as pages come. json: all in one document, at the end. csv: a table, at the end. text: one line a page, for people."`
+
+	Columns []string `placeholder:"NAME,…" help:"csv: the columns and their order, as url,fields.price,markdown; by default all but content."`
+}
+
+// whole reports whether the output is one document, which is there when all is.
+func (f *outputFlags) whole() bool { return f.Format == formatJSON || f.Format == formatCSV }
+
+// columns returns what of a document is asked for.
+func (f *outputFlags) columns() []client.DownloadOption {
+	if len(f.Columns) == 0 {
+		return nil
+	}
+	return []client.DownloadOption{client.Columns(f.Columns...)}
 }
 
 // check finds what would only fail after a job was accepted. It changes nothing.
 func (f *outputFlags) check() error {
+	if len(f.Columns) > 0 && f.Format != formatCSV {
+		return badUsage("--columns: it is for --format csv.")
+	}
 	switch f.Output {
 	case "-":
 		return nil
@@ -74,6 +92,9 @@ const writeWithin = leaveWithin / 2
 
 // errUnread says that a write was given up, since it was waited for long enough.
 var errUnread = errors.New("nobody reads it")
+
+// whole is as of [outputFlags].
+func (o *output) whole() bool { return (&outputFlags{Format: o.format}).whole() }
 
 // open returns the output. through is given standard output and returns the writer to use
 // in its place. A file is opened, and emptied, at the first byte for it: what it holds is
@@ -144,20 +165,35 @@ func (o *output) untouched() string {
 
 // record writes one page, whole lines at once: who is interrupted leaves no half of one.
 func (o *output) record(r *client.Record) error {
-	if err := o.begin(); err != nil {
-		return err
-	}
 	var line []byte
 	if o.format == formatText {
 		line = fmt.Appendf(nil, "%d  %s  %s", r.Status, orDash(watch.Clean(r.Title)), watch.Clean(r.URL))
+		line = append(line, fieldsText(r.Fields)...)
 	} else {
-		line = o.shown(r.Raw)
+		line = o.shown(withoutUnasked(r.Raw))
+	}
+	return o.line(line)
+}
+
+// line writes what one record is.
+func (o *output) line(line []byte) error {
+	if err := o.begin(); err != nil {
+		return err
 	}
 	if err := o.write(line); err != nil {
 		return err
 	}
 	o.records++
 	return nil
+}
+
+// fieldsText returns the fields of a record as a person reads them behind it on a line.
+func fieldsText(fields json.RawMessage) string {
+	var line bytes.Buffer
+	if fields == nil || json.Compact(&line, fields) != nil {
+		return ""
+	}
+	return "  " + watch.Clean(line.String())
 }
 
 // shown returns one JSON text in the form that is written.
@@ -246,7 +282,11 @@ func (o *output) document(r io.Reader) error {
 		if err != nil {
 			return err
 		}
-		r = bytes.NewReader(cleanJSON(whole))
+		if o.format == formatCSV {
+			r = strings.NewReader(cleanTable(string(whole)))
+		} else {
+			r = bytes.NewReader(cleanJSON(whole))
+		}
 	}
 	_, err := io.Copy(w, r)
 	if w.err != nil {

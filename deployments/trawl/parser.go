@@ -14,7 +14,7 @@ var (
 // wanted says what to give for a flag that is not just text.
 var wanted = map[string]string{
 	"--max-pages": "give a whole number from 1", "--concurrency": "give a whole number from 1",
-	"--limit": "give a whole number from 1", "--max-depth": "give a whole number from 0",
+	"--limit": "give a whole number from 1", "--top": "give a whole number from 1", "--max-depth": "give a whole number from 0",
 	"--delay": "write a unit, as 5s or 500ms", "--time-limit": "write a unit, as 90s or 10m",
 }
 
@@ -31,6 +31,10 @@ func parserWords(text string) string {
 	switch {
 	case ok && strings.HasPrefix(missing, `"<id>`):
 		return "The id of a job is missing; list shows the jobs that there are."
+	case ok && strings.HasPrefix(missing, `"<collection>`):
+		return "The name of a collection is missing; collections shows those that there are."
+	case ok && strings.HasPrefix(missing, `"<page>`):
+		return "The page is missing: a URL, a file of HTML, or - for standard input."
 	case ok:
 		return missing + " is missing."
 	default:

@@ -33,9 +33,10 @@ const tidyWithin = stopWithin + 2*time.Second
 // program is one run of the command as a value: everything that it takes from the process
 // it runs in.
 type program struct {
-	name           string   // how hints name it, see invocation; "" is trawl
-	args           []string // without the name of the program
-	environ        []string // as of os.Environ
+	name           string    // how hints name it, see invocation; "" is trawl
+	args           []string  // without the name of the program
+	environ        []string  // as of os.Environ
+	stdin          io.Reader // nil is empty
 	stdout, stderr io.Writer
 	// signals asks for the end: the first for an orderly one, the second for one at once.
 	signals <-chan os.Signal
@@ -47,6 +48,7 @@ type program struct {
 type session struct {
 	self           string // how hints name the program
 	environ        map[string]string
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	asked          chan struct{} // closed at the first signal; at the second the context ends
 
@@ -80,7 +82,7 @@ func (p *program) run(ctx context.Context) int {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	s := &session{
-		self: cmp.Or(p.name, "trawl"), environ: map[string]string{}, stdout: p.stdout, stderr: p.stderr,
+		self: cmp.Or(p.name, "trawl"), environ: map[string]string{}, stdin: p.stdin, stdout: p.stdout, stderr: p.stderr,
 		asked: make(chan struct{}), silence: 10 * time.Second,
 		drain: cmp.Or(p.drain, drainWithin), overdue: make(chan struct{}, 1),
 	}
@@ -234,6 +236,11 @@ type commands struct {
 	URLs    urlsCommand    `cmd:"" name:"urls" help:"Show what became of every URL of a job: why is a page missing?"`
 	Cancel  cancelCommand  `cmd:"" help:"Stop jobs. What they found is kept."`
 	List    listCommand    `cmd:"" help:"List your jobs, newest first."`
+
+	Extract     extractCommand     `cmd:"" help:"Try what a page gives: of a URL, a file or standard input."`
+	Collections collectionsCommand `cmd:"" help:"List your collections: what jobs have found, kept beyond them."`
+	Items       itemsCommand       `cmd:"" help:"Write the items of a collection."`
+	Analytics   analyticsCommand   `cmd:"" help:"Show which values the items of a collection have."`
 
 	Version kong.VersionFlag `help:"Show the version."`
 }

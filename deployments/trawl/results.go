@@ -24,7 +24,8 @@ type resultsCommand struct {
 // Help returns an example for the help of the command.
 func (*resultsCommand) Help() string {
 	return "Pages come in the order in which they were recorded, also while the job runs.\n\nExample:\n\n" +
-		"    trawl results JOB --follow -o pages.ndjson"
+		"    trawl results JOB --follow -o pages.ndjson\n" +
+		"    trawl results JOB --format csv --columns source_url,title,fields.price -o prices.csv"
 }
 
 // Run executes the command.
@@ -57,11 +58,11 @@ func (c *resultsCommand) Run(ctx context.Context, s *session) error {
 
 // write writes what the job has.
 func (c *resultsCommand) write(ctx context.Context, srv *server, at call, job *client.Job, out *output) error {
-	if c.Format == formatJSON {
+	if c.whole() {
 		if job.Records == 0 && out.keeps() {
 			return nil
 		}
-		return writeDocument(ctx, srv, at, out)
+		return writeDocument(ctx, srv, at, out, c.columns())
 	}
 	for record, err := range paged(ctx, pageBound(c.Follow), func(ctx context.Context) iter.Seq2[client.Record, error] {
 		return srv.Records(ctx, c.ID, following(c.Follow)...)
@@ -79,13 +80,13 @@ func (c *resultsCommand) write(ctx context.Context, srv *server, at call, job *c
 // await returns the job when its results can be read: at once, or for the document, which
 // an ended job alone has, with --follow at the end of the job.
 func (c *resultsCommand) await(ctx context.Context, srv *server) (*client.Job, error) {
-	if c.Format == formatJSON && c.Follow {
+	if c.whole() && c.Follow {
 		return srv.Wait(ctx, c.ID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	job, err := srv.Job(ctx, c.ID)
-	if err == nil && c.Format == formatJSON && !job.State.Terminal() {
+	if err == nil && c.whole() && !job.State.Terminal() {
 		return nil, &client.Error{Code: client.CodeJobNotTerminal}
 	}
 	return job, err
@@ -107,8 +108,15 @@ func pageBound(follow bool) time.Duration {
 }
 
 // writeDocument writes the whole result of a job that has ended.
-func writeDocument(ctx context.Context, srv *server, at call, out *output) error {
-	body, err := srv.Result(ctx, at.job, client.JSON)
+func writeDocument(ctx context.Context, srv *server, at call, out *output, columns []client.DownloadOption) error {
+	return copyDocument(at, out, func() (io.ReadCloser, error) {
+		return srv.Result(ctx, at.job, client.Format(out.format), columns...)
+	})
+}
+
+// copyDocument writes the document that open opens.
+func copyDocument(at call, out *output, open func() (io.ReadCloser, error)) error {
+	body, err := open()
 	if err != nil {
 		return at.explain(err)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // scriptSite has five pages that are found, one that is not, one that redirects to another,
-// and a title that would set that of the terminal.
+// and a title that would set that of the terminal. Apart from them it has a shop.
 var scriptSite = []byte(`
 -- index.html --
 <title>Start</title><a href="/a">a</a> <a href="/b">b</a> <a href="/missing">m</a> <a href="/old">o</a>
@@ -38,6 +38,15 @@ var scriptSite = []byte(`
 status: 302
 header: Location: /a
 
+-- shop --
+<title>Shop</title><a href="/shop/chair">c</a> <a href="/shop/table">t</a> <a href="/shop/about">a</a>
+<ul><li><b>one</b></li><li><b>two</b></li><li>none</li></ul>
+-- shop/chair --
+<title>Chair</title><h1>Chair</h1><i class=price>1.234,50 €</i><b class=wood>oak</b><a href="/shop">all</a>
+-- shop/table --
+<title>Table</title><h1>=Table</h1><i class=price>99 €</i><b class=wood>oak</b><b class=wood>ash</b><a href="/shop">all</a>
+-- shop/about --
+<title>About</title><p>Nothing to sell &#27;[2J here.</p><a href="/shop">all</a>
 -- away --
 status: 302
 header: Location: http://127.0.0.2:1/

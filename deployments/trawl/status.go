@@ -91,7 +91,11 @@ func statusRows(job *client.Job) [][]string {
 	add("failed", countsText(job.FailedByType))
 	add("skipped", countsText(job.SkippedByReason))
 	add("refused", countsText(job.RefusedByReason))
+	add("items", watch.Collected(job))
 	add("bytes", fmt.Sprint(job.Bytes))
+	if job.KeptBytes > 0 {
+		add("kept", fmt.Sprintf("%d bytes of content", job.KeptBytes))
+	}
 	add("from", inputText(job.Spec))
 	add("tags", strings.Join(job.Tags, ", "))
 	add("retry of", job.RetryOf)

@@ -205,6 +205,18 @@ func cleanJSON(raw []byte) []byte {
 	return clean
 }
 
+// cleanTable returns the text of a table for people, without what a terminal might obey.
+func cleanTable(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		line, end := strings.CutSuffix(line, "\n")
+		if lines[i] = watch.Clean(strings.TrimSuffix(line, "\r")); end {
+			lines[i] += "\n"
+		}
+	}
+	return strings.Join(lines, "")
+}
+
 // unprintable reports whether r can only stand in a string of a JSON text, and is not to be shown.
 func unprintable(r rune) bool {
 	space := r == '\n' || r == '\r' || r == '\t' // between tokens; in strings they are escaped

@@ -157,6 +157,13 @@ func shownJobs() []struct {
 		}},
 		{"cancelled by time", cancelled("time_limit")},
 		{"cancelled by bytes", cancelled("byte_limit")},
+		{"completed with a collection", with(ended(client.Completed, "frontier_empty"), func(j *client.Job) {
+			j.Spec.Collection = &client.Collection{Name: "jobs"}
+			j.Report = client.Report{Created: 12, Updated: 1, Unchanged: 50, Missing: 2, NotCollected: 3}
+		})},
+		{"completed with nothing collected", with(ended(client.Completed, "frontier_empty"), func(j *client.Job) {
+			j.Spec.Collection = &client.Collection{Name: "jobs"}
+		})},
 		{"a new state", with(running(""), func(j *client.Job) { j.State = "being_moved" })},
 	}
 }

@@ -31,8 +31,8 @@ type SummaryOptions struct {
 }
 
 // Summary writes what became of a job that has ended: its state and why it ended, how long it took, the
-// counts, failed pages by type, skipped ones and refused links by reason, and the first few failed pages.
-// Where w is a terminal no line is longer than it is wide.
+// counts, failed pages by type, skipped ones and refused links by reason, what came of its collection, and
+// the first few failed pages. Where w is a terminal no line is longer than it is wide.
 func Summary(w io.Writer, job *client.Job, failed []client.PageError, color bool) {
 	o := SummaryOptions{Color: color}
 	if f, ok := w.(*os.File); ok {
@@ -91,10 +91,46 @@ func summaryBlocks(j *client.Job, failed []client.PageError, width int) []block 
 			out = append(out, namedBlocks(g.name, g.look, counts, width)...)
 		}
 	}
+	if items := collected(j); items != nil {
+		for i := range items {
+			items[i] = glued(items[i])
+		}
+		out = append(out, namedBlocks("items", unstyled, strings.Join(items, ", "), width)...)
+	}
 	if j.Error != "" && !toldBy(failed, j.Error) {
 		out = append(out, namedBlocks("error", red, Clean(j.Error), width)...)
 	}
 	return append(out, failureBlocks(j, failed, width)...)
+}
+
+// Collected words what a job did to its collection: in jobs: 12 created, 1 updated, 50
+// unchanged. It is "" for a job without one.
+func Collected(j *client.Job) string { return strings.Join(collected(j), ", ") }
+
+// collected are the parts of [Collected].
+func collected(j *client.Job) (parts []string) {
+	r := j.Report
+	for _, c := range []struct {
+		n    int64
+		word string
+	}{
+		{r.Created, "created"},
+		{r.Updated, "updated"},
+		{r.Unchanged, "unchanged"},
+		{r.Missing, "missing now"},
+		{r.NotCollected, "not collected"},
+	} {
+		if c.n > 0 {
+			parts = append(parts, strconv.FormatInt(c.n, 10)+" "+c.word)
+		}
+	}
+	if j.Spec != nil && j.Spec.Collection != nil {
+		if parts == nil {
+			parts = []string{"none"}
+		}
+		parts[0] = "in " + Clean(j.Spec.Collection.Name) + ": " + parts[0]
+	}
+	return parts
 }
 
 // toldBy reports whether a failed page that is shown tells the error of the job, which is
