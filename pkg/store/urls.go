@@ -166,9 +166,8 @@ func (s *Store) URLs(ctx context.Context, j crawl.JobRef, q URLQuery) (URLPage, 
 	}}
 	for i := 5; i+2 < len(a); i += 3 {
 		entries, _ := a[i+2].([]any)
-		for k, e := range entries {
-			// Of a sequence nothing is left out, so that a place in it is a number.
-			if err := l.add(str(a[i]), num(a[i+1])+int64(k)+1, str(e)); err != nil {
+		for _, e := range entries {
+			if err := l.add(str(a[i]), str(e)); err != nil {
 				return URLPage{}, err
 			}
 		}
@@ -219,8 +218,8 @@ func (l *ledger) keep(wanted crawl.URL) {
 	l.URLs, l.parents, l.aliased = l.URLs[:n], l.parents[:n], l.aliased[:n]
 }
 
-// add reads an entry of a container, the n-th of a sequence.
-func (l *ledger) add(container string, n int64, text string) error {
+// add reads an entry of a container.
+func (l *ledger) add(container, text string) error {
 	var (
 		u               URLEntry
 		parent, aliased int64
@@ -229,7 +228,7 @@ func (l *ledger) add(container string, n int64, text string) error {
 	name, reason, _ := strings.Cut(container, ":")
 	switch name {
 	case "rec":
-		u, parent, err = acceptedURL(n, text)
+		u, parent, err = acceptedURL(text)
 	case "err":
 		u, parent, err = failedURL(text)
 	case "refused":
@@ -247,7 +246,13 @@ func (l *ledger) add(container string, n int64, text string) error {
 	return nil
 }
 
-func acceptedURL(seq int64, text string) (u URLEntry, parent int64, err error) {
+// acceptedURL reads the number of a record, a space, and the record.
+func acceptedURL(text string) (u URLEntry, parent int64, err error) {
+	number, text, _ := strings.Cut(text, " ")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return u, 0, err
+	}
 	var p storedPage
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return u, 0, err

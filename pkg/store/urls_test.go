@@ -168,6 +168,7 @@ func TestURLsAreThoseCounted(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			ctx := t.Context()
 			m := newModel(ctx, rt, r, crawltest.Tenant(t))
+			m.mostItems = 3
 			step := func(f func(context.Context, *rapid.T)) func(*rapid.T) {
 				return func(rt *rapid.T) { f(ctx, rt) }
 			}

@@ -11,7 +11,7 @@
 --         1 when there is more, plan or '', then name, offset of its first entry looked
 --         at, {entries} of each container}. The plan comes with refused URLs, which it
 --         explains. An entry is a row, for deferred with a tab and when it is due, in
---         ms; for rec and err it is what is stored
+--         ms; for err it is what is stored, for rec its number and a space before that
 local job, limit, reason = KEYS[2], tonumber(ARGV[1]), ARGV[2]
 local LOOK = 1000 -- entries, as many as the longest page has
 local CHUNK = 200 -- entries read at once where few may fit
@@ -67,10 +67,11 @@ local function entries(name, from, n)
   return out
 end
 
--- fits reports whether an entry belongs to the answer: only pages are URLs of a job. What
+-- fits reports whether an entry belongs to the answer: only pages are URLs of a job, no
+-- sitemap, and no item of a page, whose record begins with that of which it is. What
 -- is quoted in a stored text is escaped, so that its error_type is found but once.
 local function fits(name, entry)
-  if name == 'rec' then return true end
+  if name == 'rec' then return string.sub(entry, 1, 6) ~= '{"of":' end
   if name == 'err' then return reason == '' or string.find(entry, '"error_type":"' .. reason .. '"', 1, true) end
   if name == 'refused' then return reason == '' or string.sub(entry, 1, #reason + 1) == reason .. ' ' end
   return string.sub(entry, 1, 2) == 'p '
@@ -95,6 +96,7 @@ while names[at] do
       offset, left = offset + 1, left - 1
       if fits(name, entry) then
         found = found + 1
+        if name == 'rec' then entry = offset .. ' ' .. entry end
         taken[#taken + 1] = entry
       end
     end
