@@ -17,6 +17,9 @@ const (
 	MaxTreeBytes = 64 << 20
 	nodeBytes    = 128
 	attrBytes    = 96
+	// maxAttrs bounds the attributes of one tag. A tokenizer clears its table of them at each tag,
+	// so that after one tag of a hundred thousand every other takes as long.
+	maxAttrs = 1000
 )
 
 // formatting are the elements that a parser opens anew in every block behind one in which they
@@ -114,6 +117,10 @@ func (e *estimator) start(raw []byte, name atom.Atom, closed bool) {
 	e.count += 1 + implied[name]
 	attrs := e.attributes()
 	e.size += attrBytes * attrs
+	if attrs > maxAttrs {
+		e.giveUp()
+		return
+	}
 	switch {
 	case name == atom.Noscript:
 		e.z.NextIsNotRawText() // it is markup where scripts do not run

@@ -83,17 +83,18 @@ func TestParseRefuses(t *testing.T) {
 	formats := unlike(400, "<b id=%d>")
 	many := strings.Repeat("<p>x", 20_000)
 	for name, page := range map[string]string{
-		"elements":                  strings.Repeat("<p>", 1_000_000),
-		"formatting in each block":  formats + many,
-		"behind a script":           "<script><!--</script>" + formats + many,
-		"behind a title":            "<title><!--</title>" + formats + many,
-		"behind a style in svg":     "<svg><style><!--</style></svg>" + formats + many,
-		"ended behind a wall":       formats + "<table><td>" + strings.Repeat("</b>", 400) + "</table>" + many,
-		"ended in svg":              formats + "<svg><desc>" + strings.Repeat("</b>", 400) + "</desc></svg>" + many,
-		"attributes":                "<p " + unlike(700_000, "a%d ") + ">",
-		"attributes of each copy":   strings.Repeat("<b "+unlike(3000, "a%d ")+">", 3) + strings.Repeat("<p>x", 9000),
-		"depth":                     strings.Repeat("<div>", 600),
-		"depth within a table cell": "<table><td>" + strings.Repeat("<div>", 600),
+		"elements":                   strings.Repeat("<p>", 1_000_000),
+		"formatting in each block":   formats + many,
+		"behind a script":            "<script><!--</script>" + formats + many,
+		"behind a title":             "<title><!--</title>" + formats + many,
+		"behind a style in svg":      "<svg><style><!--</style></svg>" + formats + many,
+		"ended behind a wall":        formats + "<table><td>" + strings.Repeat("</b>", 400) + "</table>" + many,
+		"ended in svg":               formats + "<svg><desc>" + strings.Repeat("</b>", 400) + "</desc></svg>" + many,
+		"attributes":                 "<p " + unlike(700_000, "a%d ") + ">",
+		"one tag of many attributes": "<p " + unlike(2000, "a%d ") + ">" + strings.Repeat("<p x>", 1000),
+		"attributes of each copy":    strings.Repeat("<b "+unlike(3000, "a%d ")+">", 3) + strings.Repeat("<p>x", 9000),
+		"depth":                      strings.Repeat("<div>", 600),
+		"depth within a table cell":  "<table><td>" + strings.Repeat("<div>", 600),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

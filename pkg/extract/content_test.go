@@ -105,6 +105,11 @@ func TestContent(t *testing.T) {
 		{"a base that is none", `<base href="javascript:x"><a href="y">l</a>`, "[l](https://shop.test/en/y)", "l"},
 		{"an address that is none", `<a href="javascript:x">l</a> <a href="mailto:a@b">m</a>`, "l m", "l m"},
 		{"code", "<pre>a\n  b</pre><p>x <code>c d</code></p>", "```\na\n  b\n```\n\nx `c d`", "a\n  b\n\nx c d"},
+		{"a line behind code", "<pre>a\n</pre><p>b</p>", "```\na\n```\n\nb", "a\n\nb"},
+		{
+			"empty cells", `<table><tr><td>a<td>b<td>c<tr><td><td>d<td><tr><td>e<td><td>f</table>`,
+			"| a | b | c |\n|---|---|---|\n|  | d |  |\n| e |  | f |", "a\tb\tc\n\td\ne\t\tf",
+		},
 		{"a layout", `<table><tr><td><h2>A</h2><td><p>b</p></table>`, "## A\n\nb", "A\tb"},
 		{"right to left", `<p dir=rtl>שלום <b>עולם</b></p>`, "שלום **עולם**", "שלום עולם"},
 		{"a frame for scripts", `<p>a</p><template><p>b</p></template><noscript>c</noscript>`, "a", "a"},

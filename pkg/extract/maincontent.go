@@ -5,6 +5,7 @@ import (
 
 	"codeberg.org/readeck/go-readability/v2"
 	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
 )
 
 // maxMainNodes bounds the pages whose main content is looked for.
@@ -40,6 +41,7 @@ func (d *Document) mainContent() (main *html.Node) {
 	if err != nil || article.Node == nil {
 		return nil
 	}
+	nameAnew(article.Node)
 	if text, _ := lineOf(article.Node, minMainText); len(text) < minMainText/2 {
 		return nil
 	}
@@ -64,4 +66,14 @@ func depths(root *html.Node) int {
 		}
 	}
 	return sum
+}
+
+// nameAnew gives the elements of a tree the atoms of their names: the library makes paragraphs of
+// other elements by their names alone, and by the atoms they would be no blocks.
+func nameAnew(root *html.Node) {
+	for n := root; n != nil; n = next(n, root) {
+		if n.Type == html.ElementNode {
+			n.DataAtom = atom.Lookup([]byte(n.Data))
+		}
+	}
 }

@@ -35,3 +35,21 @@ func TestMainContentIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A page that has div where others have p has paragraphs, and no words that are glued (HTM-06).
+func TestMainContentKeepsParagraphs(t *testing.T) {
+	t.Parallel()
+	const words = "some words, that are read, and more of them, so that it is long enough to count"
+	d := parse(t, "<title>T</title><div>"+strings.Repeat("<div>"+words+"</div>", 20)+"</div>")
+	main := d.mainContent()
+	if main == nil {
+		t.Fatal("there is none")
+	}
+	want := strings.TrimSuffix(strings.Repeat(words+"\n\n", 20), "\n\n")
+	if got, _ := d.markdown(main); got != want {
+		t.Errorf("markdown: %.200q", got)
+	}
+	if got, _ := textOf(main, MaxTextBytes); got != want {
+		t.Errorf("text: %.200q", got)
+	}
+}

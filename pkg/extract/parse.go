@@ -16,7 +16,7 @@ import (
 func Parse(page []byte, at crawl.URL) (*Document, error) {
 	if tooMuch(page) {
 		return nil, crawl.Faultf(crawl.CodeTooComplex, "The page has more elements than the %d that fields and content "+
-			"are taken from.", MaxNodes)
+			"are taken from, or more than %d attributes in one tag.", MaxNodes, maxAttrs)
 	}
 	root, err := html.ParseWithOptions(bytes.NewReader(page), html.ParseOptionEnableScripting(false))
 	if err != nil {

@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"bytes"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -61,7 +62,8 @@ type textWriter struct {
 	b     []byte
 	blank bool // a blank stands before what comes next
 	lines int  // so many line breaks do
-	tab   bool // a tab does
+	tabs  int  // so many tabs do, behind the line breaks
+	row   bool // the row at hand has text
 	pre   int  // elements of kept around
 	lists int  // lists around: their items stand close
 	most  int
@@ -134,6 +136,9 @@ func (w *textWriter) enter(n *html.Node) {
 		return
 	}
 	w.block(blocks[n.DataAtom])
+	if n.DataAtom == atom.Tr {
+		w.row = false
+	}
 	if kept[n.DataAtom] && !w.flat {
 		w.pre++
 	}
@@ -158,6 +163,9 @@ func (w *textWriter) leave(n *html.Node) {
 	if kept[n.DataAtom] && !w.flat {
 		w.pre--
 	}
+	if n.DataAtom == atom.Tr {
+		w.tabs = 0 // those of empty cells at the end
+	}
 	w.block(blocks[n.DataAtom])
 }
 
@@ -177,7 +185,11 @@ func (w *textWriter) cell(n *html.Node) {
 	}
 	for p := n.PrevSibling; p != nil; p = p.PrevSibling {
 		if p.DataAtom == atom.Td || p.DataAtom == atom.Th {
-			w.tab, w.lines, w.blank = true, 0, false
+			if w.row { // what ends the cell before ends no line
+				w.lines = 0
+			}
+			w.tabs++
+			w.blank = false
 			return
 		}
 	}
@@ -189,7 +201,7 @@ func (w *textWriter) block(breaks int) {
 	case breaks == 0:
 	case w.flat:
 		w.blank = true
-	case w.tab:
+	case w.tabs > 0:
 		// A block that begins a cell begins no line.
 	default:
 		w.lines = max(w.lines, breaks)
@@ -270,22 +282,34 @@ func (w *textWriter) write(s string) {
 		return
 	}
 	switch {
+	case w.lines > 0 || w.tabs > 0:
+		w.apart()
 	case len(w.b) == 0:
-	case w.lines > 0:
-		for range w.lines {
-			w.b = append(w.b, '\n')
-		}
-	case w.tab:
-		w.b = append(w.b, '\t')
 	case w.blank && w.b[len(w.b)-1] != '\n' && w.b[len(w.b)-1] != '\t':
 		w.b = append(w.b, ' ')
 	}
-	w.blank, w.tab, w.lines = false, false, 0
+	w.blank, w.tabs, w.lines, w.row = false, 0, 0, true
 	room := w.most + 1 - len(w.b)
 	if len(s) > room {
 		s, w.cut = s[:max(room, 0)], true
 	}
 	w.b = append(w.b, s...)
+}
+
+// maxEmptyCells bounds the tabs that stand for empty cells in a row.
+const maxEmptyCells = 64
+
+// apart writes the line breaks and tabs that stand before what comes next.
+func (w *textWriter) apart() {
+	if w.lines > 0 {
+		w.b = bytes.TrimRight(w.b, "\n") // a pre may end with one
+	}
+	if len(w.b) > 0 {
+		w.b = append(w.b, "\n\n"[:min(w.lines, paragraph)]...)
+	}
+	for range min(w.tabs, maxEmptyCells) {
+		w.b = append(w.b, '\t')
+	}
 }
 
 func (w *textWriter) done() (string, bool) {
