@@ -19,9 +19,10 @@ const (
 	ndjsonType  = "application/x-ndjson"
 	problemType = "application/problem+json"
 
-	// maxAnswer bounds an answer that is decoded, in bytes: a page of 1,000 entries has
-	// one or two MiB as they are now, and may get texts.
-	maxAnswer = 64 << 20
+	// maxAnswer bounds an answer that is decoded, in bytes. A page of records has 8 MiB of
+	// content at most, or is one record: that of a hostile page, 5 MiB of control characters
+	// kept in each format, has some 80 MiB once JSON has escaped them.
+	maxAnswer = 128 << 20
 	// maxProblem bounds a refusal, in bytes: one with all faults of a long submission has
 	// some tens of KiB.
 	maxProblem = 1 << 20

@@ -154,7 +154,7 @@ func TestAnswers(t *testing.T) {
 func TestLargeAnswers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("reads 64 MiB")
+		t.Skip("reads 128 MiB")
 	}
 	endless := func(status int, media string) func(int, *http.Request) (*http.Response, error) {
 		return func(int, *http.Request) (*http.Response, error) {
@@ -168,7 +168,7 @@ func TestLargeAnswers(t *testing.T) {
 		media  string
 		want   string
 	}{
-		{200, jsonType, "larger than 64 MiB"},
+		{200, jsonType, "larger than 128 MiB"},
 		{404, problemType, "larger than 1 MiB"},
 	} {
 		s, c := newServiceFunc(t, endless(tt.status, tt.media))

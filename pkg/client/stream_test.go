@@ -152,17 +152,27 @@ func broken(r *http.Request, how, number string, after int) (*http.Response, err
 // What is no stream of entries ends it, with the number of what came before.
 func TestStreamsOfNonsense(t *testing.T) {
 	t.Parallel()
+	const endless = "[" // a line that begins so has no end
 	for _, of := range streams {
 		one := lines(of.number, 1, 2)
 		for body, want := range map[string]string{
-			one + "<html>\x1b[2J\n":                  `a line is no entry: `,
-			one + "[1]\n":                            "a line is no entry: ",
-			one + one:                                "1 comes behind",
-			one + "{}\n":                             "0 comes behind",
-			one + lines(of.number, 2, 2):             "2 comes behind",
-			one + "\n" + strings.Repeat("x", 65<<20): "a line has more than 64 MiB",
+			one + "<html>\x1b[2J\n":      `a line is no entry: `,
+			one + "[1]\n":                "a line is no entry: ",
+			one + one:                    "1 comes behind",
+			one + "{}\n":                 "0 comes behind",
+			one + lines(of.number, 2, 2): "2 comes behind",
+			one + "\n" + endless:         "a line has more than 128 MiB",
 		} {
-			s, c := newService(t, text(200, ndjsonType, body))
+			if testing.Short() && strings.HasSuffix(body, endless) {
+				continue // it reads 128 MiB
+			}
+			s, c := newServiceFunc(t, func(int, *http.Request) (*http.Response, error) {
+				resp, err := text(200, ndjsonType, body).response()
+				if strings.HasSuffix(body, endless) {
+					resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(body), forever{}))
+				}
+				return resp, err
+			})
 			n := 0
 			err := of.walk(t.Context(), c, 0, func(int64) bool { n++; return true })
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), of.name) {
