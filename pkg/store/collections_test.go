@@ -248,6 +248,36 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// What a sitemap alone names is not missing because the sitemap could not be read; that there is
+// none at the usual place is no fault of a crawl.
+func TestCompleteWithSitemaps(t *testing.T) {
+	t.Parallel()
+	for outcome, missing := range map[MapOutcome]int64{MapRead: 1, MapNone: 1, MapFailed: 0} {
+		t.Run(string(outcome), func(t *testing.T) {
+			onEach(t, func(t *testing.T, f *fixture) {
+				f.crawlAll(t, f.collecting(t, 2), version(1))
+				f.pass(time.Minute)
+				n := f.collecting(t, 1)
+				n.Plan.Site, n.Plan.Sitemap = true, crawl.SitemapInclude
+				f.create(t, n)
+				sl := f.begin(t, n.Job)
+				var x Exchange
+				for _, it := range f.exchange(t, sl, Exchange{Lease: 3}).Items {
+					if it.Kind == crawl.ItemSitemap {
+						x.Maps = append(x.Maps, MapCommit{Item: it, Outcome: outcome})
+					} else {
+						x.Commits = append(x.Commits, gives(t, it, "k0", 1))
+					}
+				}
+				f.exchange(t, sl, x)
+				if j := f.read(t, n.Job); len(x.Maps) != 1 || !j.State.Terminal() || j.Report.Missing != missing {
+					t.Errorf("%d sitemaps, %s, %+v, want %d missing", len(x.Maps), j.State, j.Report, missing)
+				}
+			})
+		})
+	}
+}
+
 // A collection that is full says so for each record, and takes the page in later, though the
 // site would say that it has not changed.
 func TestFullCollection(t *testing.T) {

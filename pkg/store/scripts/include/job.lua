@@ -109,11 +109,12 @@ end
 -- recrawled makes of a crawl that left nothing out the last complete one of its series: what
 -- the series saw last before the job was made is missing. Pages that are gone (404, 410) are no
 -- fault of the crawl; those that failed otherwise, or that a robots.txt out of reach kept from
--- it, may be as they were. O(log n) in the items.
+-- it, may be as they were, and so may those that a sitemap alone names which could not be read.
+-- O(log n) in the items.
 local function recrawled()
   local h = redis.call('HMGET', job, 'collection', 'collection_form', 'series', 'created', 'unsure',
-    's:robots_unreachable', 'failed', 'f:http_404', 'f:http_410')
-  if not h[1] or h[5] or h[6] or tonumber(h[7]) ~= tonumber(h[8] or 0) + tonumber(h[9] or 0) then return end
+    's:robots_unreachable', 'failed', 'f:http_404', 'f:http_410', 'maps_failed')
+  if not h[1] or h[5] or h[6] or h[10] or tonumber(h[7]) ~= tonumber(h[8] or 0) + tonumber(h[9] or 0) then return end
   local c = root .. ':c:' .. h[1]
   local of = redis.call('HMGET', c, 'form', 'data')
   local d = of[1] == h[2] and root .. ':d:' .. of[2]
