@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -163,7 +162,8 @@ func (p *params) filters(values url.Values, names []string, c *crawl.Collection)
 			continue
 		}
 		for _, value := range values[name] {
-			f := store.Filter{Name: name, Value: facetValue(value)}
+			f := store.Filter{Name: name}
+			f.Value, _ = crawl.FacetValue(value)
 			if f.Value != "" && !slices.Contains(filters, f) {
 				filters = append(filters, f)
 			}
@@ -180,20 +180,6 @@ func facetsOf(c *crawl.Collection) string {
 		return "It has none."
 	}
 	return "Its facets are " + strings.Join(c.Facets, ", ") + "."
-}
-
-// facetValue is a value as it is counted: see [crawl.MaxFacetBytes]. Whoever filters by a
-// value as the page has it finds the items that were counted under it.
-func facetValue(s string) string {
-	s = strings.TrimSpace(strings.ReplaceAll(s, "\x00", ""))
-	if len(s) <= crawl.MaxFacetBytes {
-		return s
-	}
-	cut := crawl.MaxFacetBytes
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut]
 }
 
 // Kinds of cursor of collections. That of their list has a name behind it.

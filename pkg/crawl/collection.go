@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
 // Bounds of a [Collection].
@@ -95,6 +97,21 @@ var collectionForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 // ValidCollection reports whether s can name a collection. Nothing else may reach a key name.
 func ValidCollection(s string) bool { return collectionForm.MatchString(s) }
+
+// FacetValue returns a value of a facet as it is counted, "" for one that is not, and whether
+// [MaxFacetBytes] cut it. Whoever filters by a value as the page has it finds the items that
+// were counted under it.
+func FacetValue(s string) (value string, cut bool) {
+	s = strings.TrimSpace(strings.ReplaceAll(s, "\x00", ""))
+	if len(s) <= MaxFacetBytes {
+		return s, false
+	}
+	end := MaxFacetBytes
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return strings.TrimSpace(s[:end]), true
+}
 
 // Report is what a job found for the collections of its tenant.
 type Report struct {

@@ -183,6 +183,22 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+func TestFacetValue(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", MaxFacetBytes-1)
+	for in, want := range map[string]string{
+		"": "", " \x00 ": "", " a\x00b\u00a0": "ab", long + "é": long, long + " y": long, strings.Repeat("x", MaxFacetBytes): long + "x",
+	} {
+		got, cut := FacetValue(in)
+		if got != want || cut != (len(strings.Trim(in, " \x00\u00a0")) > MaxFacetBytes) {
+			t.Errorf("%q: %q, cut %v", in, got, cut)
+		}
+		if again, _ := FacetValue(got); again != got {
+			t.Errorf("%q is counted as %q, and that as %q", in, got, again)
+		}
+	}
+}
+
 func TestCollectionJSON(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]*Collection{

@@ -94,6 +94,7 @@ const (
 	NoteIncomplete    = "incomplete"      // items that lack this required field, left out
 	NoteNoMainContent = "no_main_content" // no main content was found: it is of the whole page
 	NoteNoKey         = "no_key"          // not in the collection: its key has no value, or too long a one
+	NoteDuplicateKey  = "duplicate_key"   // not in the collection: another record of the page had its key first
 	NoteCollection    = "collection_full" // not in the collection, which has all items that it may
 	NoteByteLimit     = "byte_limit"      // content left out: the job keeps all that it may
 	NoteTooComplex    = "too_complex"     // the page would take too much memory or time as a tree

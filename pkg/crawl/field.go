@@ -110,6 +110,9 @@ var errGroup = Faultf(CodeInvalid, "Give the number or the name of a group of th
 
 // UnmarshalJSON implements json.Unmarshaler. The error is a [*Fault] with [CodeInvalid].
 func (g *Group) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil // by convention
+	}
 	var n int
 	if err := json.Unmarshal(data, &n); err == nil {
 		*g = Group(strconv.Itoa(n))

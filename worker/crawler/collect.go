@@ -40,7 +40,7 @@ func upserts(c *crawl.Collection, path, sourceURL string, records []candidate, n
 			notes.add(about, crawl.NoteNoKey, 1)
 			continue
 		case taken[key]:
-			notes.add(about, noteDuplicateKey, 1)
+			notes.add(about, crawl.NoteDuplicateKey, 1)
 			continue
 		}
 		taken[key] = true
@@ -109,8 +109,7 @@ func facetValues(v any) (out []string, cut int) {
 		if !ok {
 			continue
 		}
-		s = strings.TrimSpace(strings.ReplaceAll(s, "\x00", ""))
-		short := strings.TrimSpace(clip(s, crawl.MaxFacetBytes))
+		short, isCut := crawl.FacetValue(s)
 		if short == "" || seen[short] {
 			continue
 		}
@@ -118,7 +117,7 @@ func facetValues(v any) (out []string, cut int) {
 			cut++
 			continue
 		}
-		if short != s {
+		if isCut {
 			cut++
 		}
 		seen[short] = true
@@ -198,9 +197,6 @@ func (t tally) of(r *fields.Result) {
 // maxNotes bounds the notes of a record.
 const maxNotes = 50
 
-// noteDuplicateKey says of records that another one of their page had their key first.
-const noteDuplicateKey = "duplicate_key"
-
 // notes returns what was noted, at most [maxNotes]: first what keeps records out of the
 // collection, and then what is about the whole page, for these must not be lost among many fields.
 func (t tally) notes() []crawl.Note {
@@ -211,7 +207,7 @@ func (t tally) notes() []crawl.Note {
 	}
 	rank := func(n crawl.Note) int {
 		switch {
-		case n.What == crawl.NoteNoKey, n.What == noteDuplicateKey:
+		case n.What == crawl.NoteNoKey, n.What == crawl.NoteDuplicateKey:
 			return 0
 		case strings.HasPrefix(n.About, pagePath), strings.HasPrefix(n.About, itemPath):
 			return 2
