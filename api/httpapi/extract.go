@@ -1,11 +1,9 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
 	"reflect"
 	"runtime"
@@ -385,25 +383,7 @@ func (out *extraction) run(program *fields.Program, doc *extract.Document, base 
 		}
 		out.Items = append(out.Items, fields)
 	}
-	return notesOfRun(&found), nil
-}
-
-// notesOfRun says what of the fields of a page is not whole.
-func notesOfRun(r *fields.Result) []crawl.Note {
-	var notes []crawl.Note
-	for _, counted := range []struct {
-		what string
-		by   map[string]int
-	}{{crawl.NoteUnparsed, r.Unparsed}, {crawl.NoteCut, r.Cut}, {crawl.NoteIncomplete, r.Incomplete}} {
-		for _, path := range slices.Sorted(maps.Keys(counted.by)) {
-			notes = append(notes, crawl.Note{About: path, What: counted.what, Count: counted.by[path]})
-		}
-	}
-	for _, path := range r.Stopped {
-		notes = append(notes, crawl.Note{About: path, What: crawl.NoteStopped})
-	}
-	slices.SortStableFunc(notes, func(a, b crawl.Note) int { return cmp.Compare(a.About, b.About) })
-	return notes
+	return found.Notes(), nil
 }
 
 func (out *extraction) keep(c *crawl.Content) {

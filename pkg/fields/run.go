@@ -1,6 +1,8 @@
 package fields
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -35,6 +37,24 @@ type Result struct {
 	Cut map[string]int
 	// Stopped names the fields that took too many steps. They are null where they did.
 	Stopped []string
+}
+
+// Notes says what of the fields is not whole, or not as it was asked for, by path.
+func (r *Result) Notes() []crawl.Note {
+	var notes []crawl.Note
+	for _, counted := range []struct {
+		what string
+		by   map[string]int
+	}{{crawl.NoteUnparsed, r.Unparsed}, {crawl.NoteCut, r.Cut}, {crawl.NoteIncomplete, r.Incomplete}} {
+		for _, path := range slices.Sorted(maps.Keys(counted.by)) {
+			notes = append(notes, crawl.Note{About: path, What: counted.what, Count: counted.by[path]})
+		}
+	}
+	for _, path := range r.Stopped {
+		notes = append(notes, crawl.Note{About: path, What: crawl.NoteStopped})
+	}
+	slices.SortStableFunc(notes, func(a, b crawl.Note) int { return cmp.Compare(a.About, b.About) })
+	return notes
 }
 
 // Run takes the fields out of a parsed page. base is the URL where the page was in the end; what its

@@ -180,17 +180,10 @@ func (t tally) add(about, what string, n int) {
 // say notes what has no count.
 func (t tally) say(about, what string) { t[crawl.Note{About: about, What: what}] += 0 }
 
-// of adds what fields say of a page.
-func (t tally) of(r *fields.Result) {
-	for what, counts := range map[string]map[string]int{
-		crawl.NoteUnparsed: r.Unparsed, crawl.NoteCut: r.Cut, crawl.NoteIncomplete: r.Incomplete,
-	} {
-		for path, n := range counts {
-			t.add(path, what, n)
-		}
-	}
-	for _, path := range r.Stopped {
-		t.say(path, crawl.NoteStopped)
+// all adds what others noted.
+func (t tally) all(notes []crawl.Note) {
+	for _, n := range notes {
+		t[crawl.Note{About: n.About, What: n.What}] += n.Count
 	}
 }
 

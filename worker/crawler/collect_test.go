@@ -239,7 +239,7 @@ func TestNotes(t *testing.T) {
 		Unparsed: map[string]int{"fields.b": 2}, Cut: map[string]int{"fields.b": 1, "items": 3},
 		Incomplete: map[string]int{"items.fields.a": 4}, Stopped: []string{"fields.c"},
 	}
-	n.of(&result)
+	n.all(result.Notes())
 	n.add("fields.b", crawl.NoteCut, 1)
 	n.add("fields.z", crawl.NoteNoKey, 1)
 	n.add("fields.b", crawl.NoteUnparsed, 0)

@@ -187,7 +187,7 @@ func (k *taking) html(res *fetch.Result, page fetch.Content) (*crawl.Content, er
 			return nil, answered(err, res)
 		}
 		k.record, k.items = result.Record, result.Items
-		k.notes.of(&result)
+		k.notes.all(result.Notes())
 	}
 	if w.collection != nil && (w.program == nil || !w.program.HasFields()) {
 		mark := doc.Fingerprint()
@@ -197,7 +197,7 @@ func (k *taking) html(res *fetch.Result, page fetch.Content) (*crawl.Content, er
 		return nil, nil
 	}
 	content, notes := doc.Content(k.formats())
-	k.noted(notes)
+	k.notes.all(notes)
 	if slices.Contains(w.formats, crawl.FormatHTML) {
 		if content == nil {
 			content = &crawl.Content{}
@@ -220,7 +220,7 @@ func (k *taking) plain(res *fetch.Result, text []byte) (*crawl.Content, error) {
 		return nil, nil
 	}
 	content, notes := extract.Plain(text, res.Page.ContentType, k.formats())
-	k.noted(notes)
+	k.notes.all(notes)
 	return content, nil
 }
 
@@ -236,12 +236,6 @@ func (k *taking) formats() extract.Wants {
 			u = t.rules.Canonical(u)
 			return t.rules.Check(u, k.page.item.Depth+1) == "" && t.c.o.Sources.Allows(u)
 		},
-	}
-}
-
-func (k *taking) noted(notes []crawl.Note) {
-	for _, n := range notes {
-		k.notes[crawl.Note{About: n.About, What: n.What}] += n.Count
 	}
 }
 
