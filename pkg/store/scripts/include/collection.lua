@@ -6,13 +6,6 @@
 -- of it is counted, as JSON, or ''.
 -- The visit of a page is '' where the job has no collection; else a digest of the page's URL,
 -- 16 bytes; the number of records that have no key; a space; what is to be kept, or ''.
-local UPSERT_ARGS = 5
-
--- changed_to ends a record, which ends with a brace, with what it did to the collection.
-local function changed_to(record, change)
-  if not change then return record end
-  return string.sub(record, 1, -2) .. ',"change":"' .. change .. '"}'
-end
 
 -- opened answers the job's collection for writing: c is its hash, d the prefix of its data, made
 -- anew if it was deleted and there is something to enter. It is nil if there is none, or if
@@ -138,10 +131,10 @@ local function reported(c)
   end
 end
 
--- collect enters the upserts of a page, n of them from ARGV[at] on, or notes that what the page
+-- collected enters the upserts of a page, n of them from ARGV[at] on, or notes that what the page
 -- gave before is unchanged, and keeps the visit. It answers what became of each record, by
 -- its place: created, updated, unchanged, or full where the collection had no room.
-local function collect(now, at, n, not_modified, page)
+local function collected(now, at, n, not_modified, page)
   local h = page ~= '' and redis.call('HMGET', job, 'collection', 'collection_form', 'series', 'max_items')
   if not h or not h[1] then return {} end
   local visit, space = string.sub(page, 1, 16), string.find(page, ' ', 17, true)

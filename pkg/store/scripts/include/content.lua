@@ -3,9 +3,21 @@
 -- hash has "kept_bytes", what the content of all its records takes, and "max_kept", what it
 -- may take, if there is a bound.
 
+local UPSERT_ARGS = 5 -- of each, see collection.lua
+
+-- changed_to ends a record, which ends with a brace, with what it did to the collection.
+local function changed_to(record, change)
+  if not change then return record end
+  return string.sub(record, 1, -2) .. ',"change":"' .. change .. '"}'
+end
+
 -- put writes records, the first of which has the number seq: at most as many as one page gives.
 local function put(seq, records)
   local n, i = #records, 1
+  if n == 1 then
+    redis.call('HSET', job .. ':rec:' .. math.floor((seq - 1) / 1000), int(seq), records[1])
+    return
+  end
   while i <= n do
     local k, fields = math.floor((seq + i - 2) / 1000), {}
     local till = math.min(n, 1000 * (k + 1) - seq + 1)
