@@ -73,8 +73,12 @@ type Serving struct {
 	Keys Keys `name:"api-keys" placeholder:"tenant:key,..." secret:"" help:"The keys of the tenants: tenant:key,tenant:key. A key has 16 to 256 visible characters; a tenant may have several."`
 
 	// AdminKey opens the admin API, which keeps tenants, their quotas and their keys in
-	// Redis; empty: there is none.
-	AdminKey string `name:"admin-key" key:"" secret:"" help:"Opens /v1/admin, where tenants and their keys are made; 16 to 256 visible characters, empty for no such API."`
+	// Redis, and /monitor; empty: there is neither.
+	AdminKey string `name:"admin-key" key:"" secret:"" help:"Opens /v1/admin, where tenants and their keys are made, and /monitor; 16 to 256 visible characters, empty for neither."`
+
+	// MonitorWrite lets who has AdminKey change the queue at /monitor: cancel, delete, archive and run
+	// its tasks, pause it.
+	MonitorWrite bool `name:"monitor-write" default:"false" help:"Lets the admin change the queue at /monitor; without it that page only shows."`
 
 	// GatewaySecret is what a gateway in front sends in X-Gateway-Secret, so that the
 	// tenant it names in X-Tenant-ID is believed; empty: no gateway is.

@@ -183,11 +183,11 @@ func variable(flag string) string {
 // foreign matches variables that belong to no process of Trawl and yet begin
 // like ours. Kubernetes sets {SERVICE}_SERVICE_HOST, {SERVICE}_PORT and so on in
 // every pod for each service of the namespace; with a service called trawl, no
-// pod would start. TRAWL_REQUIRE_REDIS is read by the tests, and the services
+// pod would start. TRAWL_REQUIRE_[A-Z]+ is read by the tests, and the services
 // that a test starts inherit it. The last two are read by who calls a server, in
 // a shell that may well start one, too.
 var foreign = regexp.MustCompile(
-	`^TRAWL_(?:(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)|REQUIRE_REDIS|URL|KEY(?:_FILE)?)$`)
+	`^TRAWL_(?:(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)|REQUIRE_[A-Z]+|URL|KEY(?:_FILE)?)$`)
 
 func (l *loader) refuseUnknown() {
 	known := map[string]bool{}

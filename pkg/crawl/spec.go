@@ -250,6 +250,9 @@ type Plan struct {
 	// it: 22 characters of A-Z, a-z, 0-9, - and _; empty without Collection.
 	Series   string `json:"series,omitempty"`
 	MaxItems int64  `json:"max_items,omitempty"` // of the collection; 0: no bound
+	// Trace is the traceparent (W3C Trace Context) of the submission, so that every slice of the
+	// job, whoever rang for it, belongs to one trace; empty where nobody traces.
+	Trace string `json:"trace,omitempty"`
 	// Webhook is canonical, with its events; nil for none. It is stored on its own, because
 	// a slice has no use for it.
 	Webhook *Webhook `json:"-"`

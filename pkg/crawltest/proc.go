@@ -63,7 +63,9 @@ func Run(t testing.TB, pkg string, env []string, args ...string) *Proc {
 	t.Helper()
 	cmd := exec.Command(Build(t, pkg), args...) //nolint:noctx // a test kills it, or the end of the test
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "TRAWL_") {
+		// A test that runs under systemd must not have its children speak for it.
+		if !strings.HasPrefix(kv, "TRAWL_") && !strings.HasPrefix(kv, "OTEL_") &&
+			!strings.HasPrefix(kv, "NOTIFY_SOCKET=") && !strings.HasPrefix(kv, "WATCHDOG_") {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
