@@ -57,6 +57,8 @@ type Options struct {
 	MaxRetries int
 	// Hooks are added to the client in order, the first outermost.
 	Hooks []redis.Hook
+	// Observe is told of every call, see [Metrics]. Nil observes nothing, at no cost.
+	Observe Observer
 	// TLS are the files of a URL that asks for TLS.
 	TLS TLS
 	// Dial opens the connections in place of the network, for a server in this process
@@ -111,6 +113,9 @@ func Open(rawURL string, o Options) (redis.UniversalClient, error) {
 	}
 	remote.tls = u.tls || o.Dial != nil // with a way of its own nobody knows
 	c.AddHook(advice{&remote})
+	if o.Observe != nil {
+		c.AddHook(observe{o.Observe}) // the innermost of these: it sees errors as they came
+	}
 	return c, nil
 }
 
