@@ -77,6 +77,9 @@ func TestKilledWorker(t *testing.T) {
 			if life < MaxLost && len(s.Rings) != 1 {
 				t.Errorf("life %d: %d rings after the death of the slice", life, len(s.Rings))
 			}
+			if want := map[bool]int64{true: 2}[life == MaxLost]; s.Lost != want {
+				t.Errorf("life %d: %d pages given up, want %d", life, s.Lost, want)
+			}
 		}
 		j := f.read(t, n.Job)
 		if j.State != crawl.CompletedWithErrors || j.FailedByType[crawl.CodeWorkerLost] != 2 {

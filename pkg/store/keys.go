@@ -11,9 +11,11 @@ import (
 // All key names. Scripts append the same names to root and job; a test compares.
 //
 //	trawl:tenants         SET   tenants that ever submitted: what the sweep visits
+//	trawl:log             STR   the level that all processes log from, as "debug"; always with a time to live
 //	{t:T}                 HASH  seq, replicas; max_queued, max_running, pages_per_day, submissions_per_second, as the
 //	                            service grants them, and own:max_queued …, the tenant's own; tokens, tokens_at, of
-//	                            its submissions; day, the last on which a page was settled
+//	                            its submissions; day, the last on which a page was settled; ended:STATE, how many
+//	                            of its jobs ever ended so
 //	{t:T}:day:D           STR   pages of its jobs that were settled on day D since the epoch, of that day alone
 //	{t:T}:collections     ZSET  names of its collections, all with score 0; the tenant's hash has collections, how many were ever made
 //	{t:T}:c:NAME          HASH  a collection: def and form, its definition; data, the N of what it holds; created, updated, ms;

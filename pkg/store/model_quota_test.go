@@ -476,12 +476,31 @@ func (m *gateModel) check(ctx context.Context, t *rapid.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatalf("the jobs are not what they must be (-want +got):\n%s", d)
 	}
+	m.count(ctx, t)
 	if n := m.days[m.now/dayMS]; n > 0 {
 		kept := m.st.rdb.Get(ctx, fmt.Sprintf("%s:day:%d", rootKey(m.tenant), m.now/dayMS)).Val()
 		if kept != fmt.Sprint(n) {
 			t.Fatalf("%s pages are counted today, want %d", kept, n)
 		}
 	}
+}
+
+// count compares what an operator sees with the model.
+func (m *gateModel) count(ctx context.Context, t *rapid.T) {
+	want := newStats(1)
+	for _, j := range m.jobs {
+		if j.state.Terminal() {
+			want.Ended[j.state]++
+			continue
+		}
+		want.Jobs[j.state]++
+		want.URLs[crawl.PageQueued] += j.queued
+		want.URLs[crawl.PageActive] += int64(len(j.items))
+		if j.let && j.state != crawl.Cancelling && j.rests <= m.now {
+			want.Due += j.queued
+		}
+	}
+	sameStats(ctx, t, m.st, m.tenant, want)
 }
 
 // forget removes all that is kept of the tenant.

@@ -242,6 +242,7 @@ func (m *model) check(ctx context.Context, t *rapid.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatalf("the job is not what it must be (-want +got):\n%s", d)
 	}
+	m.count(ctx, t)
 }
 
 func (m *model) pick(t *rapid.T) *modelSlice {

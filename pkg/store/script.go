@@ -74,6 +74,7 @@ var (
 	deliverScript     = loadScript("deliver")
 	settleScript      = loadScript("settle")
 	quotaScript       = loadScript("quota")
+	statsScript       = loadScript("stats")
 
 	collectionListScript       = loadScript("collection_list")
 	collectionReadScript       = loadScript("collection_read")

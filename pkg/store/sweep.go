@@ -11,10 +11,12 @@ import (
 
 // Swept is what one sweep did.
 type Swept struct {
+	Tenants int64 // healed; a tenant whose sweep failed is none
 	Jobs    int64 // looked at
 	Dead    int64 // slices found dead
 	Back    int64 // URLs given back from them
 	Expired int64 // jobs that became tombstones
+	Lost    int64 // pages failed as worker_lost
 	Rings   []crawl.Ring
 	// Outbox are the tenants with events of webhooks to deliver: see [Store.ClaimDeliveries].
 	Outbox []string
@@ -91,17 +93,19 @@ func (s *Store) sweep(ctx context.Context, tenants []string) (Swept, error) {
 				continue
 			}
 			a := array(c.cmd)
+			out.Tenants++
 			out.Jobs += num(a[0])
 			out.Dead += num(a[1])
 			out.Back += num(a[2])
 			out.Expired += num(a[3])
-			out.Rings = append(out.Rings, rings(tenants[i], a[6:])...)
+			out.Lost += num(a[4])
+			out.Rings = append(out.Rings, rings(tenants[i], a[7:])...)
 			if num(a[0]) == sweepJobs {
 				again = append(again, tenants[i])
-			} else if num(a[5]) == 1 { // else it is asked anew, and this would name it twice
+			} else if num(a[6]) == 1 { // else it is asked anew, and this would name it twice
 				out.Outbox = append(out.Outbox, tenants[i])
 			}
-			s.noteIdle(tenants[i], time.Duration(num(a[4]))*time.Millisecond)
+			s.noteIdle(tenants[i], time.Duration(num(a[5]))*time.Millisecond)
 		}
 		tenants = append(tenants[n:], again...)
 		if ctx.Err() != nil {

@@ -102,7 +102,7 @@ func (s *Store) Tenants(ctx context.Context, after string, limit int) (TenantPag
 		t, err := decodeTenant(page.Next, a[i+1])
 		if err != nil {
 			s.o.Logger.ErrorContext(ctx, "the record of a tenant is lost or broken: remove in Redis what is left of it, and create it anew",
-				slog.String("tenant", page.Next), slog.String("key", tenantKey(page.Next)), slog.Any("error", err))
+				slog.String("tenant", page.Next), slog.String("key", tenantKey(page.Next)), slog.Any("err", err))
 			continue
 		}
 		page.Tenants = append(page.Tenants, t)

@@ -5,6 +5,7 @@
 -- KEYS  1 root
 -- ARGV  1 now, 2 jobs to look at at most
 -- Answers {jobs looked at, slices found dead, URLs given back, jobs expired,
+--          URLs given up because their workers were lost,
 --          ms until the tenant needs a sweep again (-1: never, as it stands),
 --          1 when events of webhooks are due, rings…}
 --# include outbox.lua
@@ -16,7 +17,7 @@
 local now = clock(ARGV[1])
 local BATCH = 500 -- URLs given back in one call, about a millisecond of Redis
 local rings = {}
-local dead, back, gone = 0, 0, 0
+local dead, back, gone, lost = 0, 0, 0, 0
 
 -- A full Redis refuses a script at its first write that may need memory, and not behind one
 -- that does not: only so are the expired jobs freed, whose memory it lacks.
@@ -41,6 +42,7 @@ local function bury(gen)
         parent = tonumber(parent), at_ms = now}))
       redis.call('HINCRBY', job, 'failed', 1)
       redis.call('HINCRBY', job, 'f:worker_lost', 1)
+      lost = lost + 1
       redis.call('SETBIT', job .. ':done', n, 1)
       settled(ARGV[1])
     else
@@ -154,6 +156,6 @@ if event then
   if again < 0 or wait < again then again = wait end
 end
 if drop(1000) == 1 then again = 0 end
-local answer = {#ids, dead, back, gone, again, due}
+local answer = {#ids, dead, back, gone, lost, again, due}
 for _, r in ipairs(rings) do answer[#answer + 1] = r end
 return answer

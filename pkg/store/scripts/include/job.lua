@@ -87,7 +87,8 @@ local function idle()
 end
 
 -- finish ends the job. Nothing of it changes afterwards; what only a running job
--- needs is freed. The next waiting job takes its place.
+-- needs is freed. The next waiting job takes its place. The tenant's hash counts the end:
+-- here and nowhere else does a job become terminal, and the count outlives the job.
 local function finish(rings, now, state, stop)
   local h = redis.call('HMGET', job, 'retention', 'idem')
   local expires = now + tonumber(h[1])
@@ -102,6 +103,7 @@ local function finish(rings, now, state, stop)
   if h[2] and h[2] ~= '' then redis.call('PEXPIRE', h[2], int(tonumber(h[1]) + KEY_MEMORY)) end
   redis.call('SREM', root .. ':running', id)
   redis.call('ZREM', root .. ':waiting', id)
+  redis.call('HINCRBY', root, 'ended:' .. state, 1)
   outbox(id, 'job.' .. state, now)
   gate(rings, now)
 end
