@@ -8,13 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewRegistry returns a registry of its own with the metrics of the Go runtime
-// and of the process in it. A process makes one and passes it on: the global
+// NewRegistry returns a registry of its own with the metrics of the Go runtime,
+// of the process and of its build in it. A process makes one and passes it on: the global
 // one would make two services in one process, as in tests and in the
 // all-in-one, count into each other.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildMetric(BuildInfo()))
 	return r
 }
 
