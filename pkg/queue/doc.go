@@ -17,5 +17,6 @@
 //   - a Redis that is down or out of memory would make each server spin at the
 //     speed of the failure: its failing commands are slowed down;
 //   - tasks that ran out of retries would fill the archive: the last failure
-//     drops the ring, since the store rings again.
+//     drops the ring, since the store rings again; what a person archives is kept
+//     for a day, 1,000 of it at most, and keeps no ring from being made anew.
 package queue

@@ -70,6 +70,7 @@ type Doorbell struct {
 	client    *asynq.Client
 	queue     string
 	announced atomic.Int64 // when, in nanoseconds since born; 0 for never
+	paused    atomic.Bool  // as it was then
 }
 
 // NewDoorbell returns the doorbell of the queue [Name]. It shares rdb and does
@@ -85,10 +86,16 @@ func NewDoorbellOn(rdb redis.UniversalClient, queue string) *Doorbell {
 // Ring asks for a slice for each of rings, in order; without any it does
 // nothing. A ring that is in the queue already is a success: it was sent
 // before, by an earlier call or by the client's own resend after a lost reply.
+// One that was archived, which a person can do in the monitor, is made anew.
 //
 // It stops at the first that fails, since all go to the same place, with a
 // [crawl.Fault] of code unavailable. The rings before it are in the queue, and
 // whether it is itself is not known; the store rings again what was not taken.
+// While the queue is paused, which a person can do in the monitor, only the first ring of a job
+// is put into it, and the answer is such a fault, so that the job says what it waits for: the
+// store rings again and again meanwhile, and each ring would stay behind. A pause, and its end,
+// are noticed within 5 s.
+//
 // No ring is kept for after its slice ended: the store is the authority on what
 // happened already, and its numbers are never reused.
 func (d *Doorbell) Ring(ctx context.Context, rings ...crawl.Ring) error {
@@ -103,32 +110,68 @@ func (d *Doorbell) Ring(ctx context.Context, rings ...crawl.Ring) error {
 	if err := d.announce(ctx); err != nil {
 		return unavailable(err)
 	}
+	paused := d.paused.Load()
 	for _, r := range rings {
+		if paused && r.N > 0 {
+			continue
+		}
 		body, err := json.Marshal(payload{Tenant: r.Tenant, Job: r.ID, N: r.N})
 		if err != nil {
 			return &crawl.Fault{Code: crawl.CodeInternal, Message: "A ring could not be encoded.", Err: err}
 		}
-		_, err = d.client.EnqueueContext(
-			ctx, asynq.NewTask(taskType, body), asynq.TaskID(taskID(r)), asynq.Queue(d.queue),
-			asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout),
-		)
-		if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+		err = d.enqueue(ctx, taskID(r), body)
+		if errors.Is(err, asynq.ErrTaskIDConflict) {
+			err = d.again(ctx, taskID(r), body)
+		}
+		if err != nil {
 			return unavailable(err)
+		}
+	}
+	if paused {
+		return &crawl.Fault{
+			Code: crawl.CodeUnavailable, RetryAfter: announceEvery,
+			Message: "The queue is paused. Resume it in the monitor (/monitor); the job is kept and goes on then.",
 		}
 	}
 	return nil
 }
 
-// announce writes the name of the queue where the monitor looks for it. asynq's
-// client does so once in its life, which an emptied Redis does not remember.
+func (d *Doorbell) enqueue(ctx context.Context, id string, body []byte) error {
+	_, err := d.client.EnqueueContext(
+		ctx, task(ctx, id, body), asynq.TaskID(id), asynq.Queue(d.queue),
+		asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout),
+	)
+	return err
+}
+
+// again rings where there is a task of that id. One that is on its way is the ring; one that was
+// archived never comes, and makes room.
+func (d *Doorbell) again(ctx context.Context, id string, body []byte) error {
+	free, err := d.free(ctx, id)
+	if err != nil || !free {
+		return err
+	}
+	if err = d.enqueue(ctx, id, body); errors.Is(err, asynq.ErrTaskIDConflict) {
+		return nil // somebody else rang meanwhile
+	}
+	return err
+}
+
+// announce writes the name of the queue where the monitor looks for it, and looks whether the
+// queue is paused. asynq's client does the first once in its life, which an emptied Redis does not
+// remember.
 func (d *Doorbell) announce(ctx context.Context) error {
 	last, now := d.announced.Load(), int64(time.Since(born))+1 // monotonic: the clock may be set back
 	if last != 0 && time.Duration(now-last) < announceEvery {
 		return nil
 	}
-	if err := d.rdb.SAdd(ctx, queuesKey, d.queue).Err(); err != nil {
+	pipe := d.rdb.Pipeline()
+	pipe.SAdd(ctx, queuesKey, d.queue)
+	paused := pipe.Exists(ctx, stateKey(d.queue, "paused"))
+	if _, err := pipe.Exec(ctx); err != nil {
 		return err
 	}
+	d.paused.Store(paused.Val() > 0)
 	d.announced.Store(now)
 	return nil
 }

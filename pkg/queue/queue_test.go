@@ -431,7 +431,7 @@ func TestFailureIsRetried(t *testing.T) {
 					}
 				}
 				h.gone(t, ring)
-				for _, want := range []string{`msg="ring failed"`, "job=" + ring.ID, "ring=3", "tenant=" + h.tenant} {
+				for _, want := range []string{`msg="ring failed"`, "job_id=" + ring.ID, "ring=3", "tenant=" + h.tenant} {
 					if !strings.Contains(log.String(), want) {
 						t.Errorf("the log lacks %s:\n%s", want, log.String())
 					}

@@ -82,7 +82,7 @@ type Server struct {
 // The context of handle ends with the lease of the ring, that is, about 30 s
 // after Redis was last reached, after five minutes, and when Shutdown gives the
 // ring back. Another worker may be handling the same ring by then: every write
-// must be fenced.
+// must be fenced. It has the span of who rang, where [Traced] put it into the ring.
 func NewServer(
 	rdb redis.UniversalClient, o ServerOptions, handle func(context.Context, crawl.Ring) error,
 ) *Server {
@@ -139,7 +139,7 @@ func (s *Server) process(ctx context.Context, t *asynq.Task) error {
 		// attempt can make it a ring.
 		return fmt.Errorf("drop a task that is no ring: %w: %w", err, asynq.SkipRetry)
 	}
-	err = s.handle(ctx, ring)
+	err = s.handle(rungBy(ctx, t), ring)
 	if err == nil {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (s *Server) report(ctx context.Context, t *asynq.Task, err error) {
 		attrs = append(attrs, slog.Int("attempt", n+1))
 	}
 	if r, err := decode(t.Payload()); err == nil {
-		attrs = append(attrs, slog.String("tenant", r.Tenant), slog.String("job", r.ID), slog.Int64("ring", r.N))
+		attrs = append(attrs, slog.String("tenant", r.Tenant), slog.String("job_id", r.ID), slog.Int64("ring", r.N))
 	}
 	level := slog.LevelWarn
 	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) {
@@ -210,8 +210,9 @@ func (s *Server) report(ctx context.Context, t *asynq.Task, err error) {
 // Shutdown.
 func (s *Server) health(err error) {
 	if err == nil {
-		//nolint:forbidigo // asynq passes no context; the socket timeouts bound the command
-		err = s.rdb.SAdd(context.Background(), queuesKey, s.o.Queue).Err()
+		//nolint:forbidigo // asynq passes no context; the socket timeouts bound the commands
+		ctx := context.Background()
+		err = errors.Join(s.rdb.SAdd(ctx, queuesKey, s.o.Queue).Err(), s.prune(ctx))
 	}
 	if s.o.Health != nil {
 		s.o.Health(err)
