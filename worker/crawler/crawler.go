@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/store"
 	"example.com/trawl/worker/fetch"
@@ -47,6 +49,8 @@ type Options struct {
 	Fetcher  Fetcher
 	Logger   *slog.Logger
 	Metrics  *Metrics // nil counts nothing
+	// Traces makes a span of each slice, and in it of each fetch and commit; nil: none are made.
+	Traces trace.TracerProvider
 	// Sources bound what this worker fetches, beside what each job's tenant may.
 	Sources crawl.Sources
 	// Concurrency is the number of pages in flight in this process, at least 1.
@@ -92,6 +96,8 @@ type Crawler struct {
 	jars    *jars       // cookies of the jobs
 	trouble *trouble    // hosts that fail
 	pending *pending    // what was taken out of pages and waits for the store
+	tracer  *tracer     // nil: nothing is traced
+	vitals  vitals      // whether this worker goes on
 
 	drain     chan struct{} // closed: lease nothing more
 	drop      chan struct{} // closed: abort what is in flight
@@ -109,8 +115,9 @@ func New(o Options) *Crawler {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
+	tracer := newTracer(&o)
 	return &Crawler{
-		o: o, room: newRoom(o.Concurrency), robots: newRobotsBook(&o), jars: newJars(), trouble: newTrouble(),
+		o: o, tracer: tracer, room: newRoom(o.Concurrency), robots: newRobotsBook(&o), jars: newJars(), trouble: newTrouble(),
 		pending: newPending(), drain: make(chan struct{}), drop: make(chan struct{}),
 		serving: map[crawl.JobRef]int64{},
 	}
@@ -125,6 +132,7 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 		return err
 	}
 	defer release()
+	begun := time.Now()
 	sl, rings, err := c.o.Store.Begin(ctx, ring)
 	if err != nil {
 		return fmt.Errorf("begin a slice of job %s: %w", ring.ID, err)
@@ -132,11 +140,12 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 	if sl == nil {
 		return nil
 	}
-	log := c.o.Logger.With(
-		slog.String("job_id", ring.ID), slog.String("tenant", ring.Tenant), slog.Int64("slice", sl.Gen))
+	ctx, log, span := c.tracer.slice(ctx, sl, c.o.Logger.With(
+		slog.String("job_id", ring.ID), slog.String("tenant", ring.Tenant), slog.Int64("slice", sl.Gen)), begun)
 	var rest time.Duration
 	place := 1 // whoever takes the place of this slice
 	t, err := newTurn(c, sl, log)
+	defer func() { span.end(t, err) }()
 	if err == nil {
 		c.ring(ctx, c.needed(ctx, sl.Job, rings, 0))
 		err = t.run(ctx)
@@ -146,6 +155,7 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 		}
 	} else {
 		rest = unreadable
+		(&turn{log: log, why: endedError, started: time.Now()}).tell(ctx)
 	}
 	return errors.Join(err, c.leave(ctx, sl, rest, place, release, log))
 }
@@ -212,9 +222,11 @@ func (c *Crawler) ring(ctx context.Context, rings []crawl.Ring) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer cancel()
-	if err := c.o.Doorbell.Ring(ctx, rings...); err != nil {
-		c.o.Logger.WarnContext(ctx, "ring refused, the sweep rings later",
-			slog.String("job_id", rings[0].ID), slog.Any("err", err))
+	err := c.o.Doorbell.Ring(ctx, rings...)
+	c.o.Metrics.rang(len(rings), err)
+	if err != nil {
+		c.o.Logger.WarnContext(ctx, "ring refused, the sweep rings later", slog.Int("rings", len(rings)),
+			slog.String("job_id", rings[0].ID), slog.String("tenant", rings[0].Tenant), slog.Any("err", err))
 	}
 }
 
@@ -229,7 +241,10 @@ func (c *Crawler) Sweep(ctx context.Context) {
 			return
 		case <-pause.C:
 		}
-		swept, err := c.o.Store.Sweep(ctx)
+		sweeping, done := context.WithTimeout(ctx, sweepMost)
+		swept, err := c.o.Store.Sweep(sweeping)
+		done()
+		c.vitals.sweep(swept.Tenants, err)
 		c.o.Metrics.swept(swept, err)
 		switch {
 		case err != nil && ctx.Err() == nil:

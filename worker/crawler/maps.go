@@ -67,7 +67,7 @@ func (t *turn) visitMap(p *page) (r result) {
 	defer func() {
 		if v := recover(); v != nil {
 			t.log.ErrorContext(t.io, "panic while a sitemap was read",
-				slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+				slog.String("panic", withoutPaths(fmt.Sprint(v))), slog.String("stack", string(debug.Stack())))
 			r = result{page: p, sitemap: t.mapLost(p, false, "it could not be processed")}
 		}
 	}()
@@ -85,6 +85,7 @@ func (t *turn) visitMap(p *page) (r result) {
 	m := t.c.o.Metrics
 	m.inFlight.Inc()
 	defer m.inFlight.Dec()
+	m.starts(p)
 	begun := time.Now()
 	v := t.newMapVisit(p)
 	raw, err := t.c.o.Fetcher.Raw(t.fetches, fetch.RawRequest{
@@ -92,7 +93,8 @@ func (t *turn) visitMap(p *page) (r result) {
 		URL: p.url, MaxBytes: sitemap.DefaultMaxBytes + 1, MaxHops: mapHops, Timeout: mapTimeout,
 		UserAgent: t.agent.name, Hop: t.mayHopToMap, Read: v.read,
 	})
-	m.since(m.fetch, begun)
+	p.fetched = time.Now()
+	m.fetch.Observe(p.fetched.Sub(begun).Seconds())
 	if v.ended != nil || err != nil && t.fetches.Err() != nil {
 		r.back = true // if it is not ours any more, the store passes it over
 		return r
@@ -271,7 +273,7 @@ func (t *turn) mapLost(p *page, nothing bool, why string) *store.MapCommit {
 	if nothing {
 		return &store.MapCommit{Item: p.item, Outcome: store.MapNone}
 	}
-	t.log.WarnContext(t.io, "sitemap not read", slog.String("url", p.item.URL), slog.String("why", why))
+	t.log.WarnContext(t.io, "sitemap not read", slog.String("origin", p.url.Origin()), slog.String("why", withoutPaths(why)))
 	return &store.MapCommit{Item: p.item, Outcome: store.MapFailed}
 }
 

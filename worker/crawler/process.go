@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"example.com/trawl/pkg/obs"
 	"example.com/trawl/pkg/queue"
 	"example.com/trawl/pkg/redisconn"
 	"example.com/trawl/worker/fetch"
@@ -32,13 +33,21 @@ type ProcessOptions struct {
 	RedisTLS redisconn.TLS
 	// RedisDial opens the connections to it; nil dials what RedisURL names.
 	RedisDial redisconn.Dialer
+	// RedisObserve is told of every call to it; nil: nobody is.
+	RedisObserve redisconn.Observer
 	// Slices is the number of jobs that this process serves at once; 0 means 8.
 	Slices int
 	// QueueName is the queue to serve; empty means queue.Name. Tests keep apart by it.
 	QueueName string
 	// Listen is the address of health and metrics; empty for none.
 	Listen string
-	Health http.Handler
+	// Health is what is served there; the process adds conditions of its own.
+	Health *obs.Health
+	// Level follows Levels while the process runs; nil: somebody else has it follow, or nobody.
+	Level  *obs.Level
+	Levels obs.Levels
+	// Notify hears of what becomes of the process in Run; nil: nobody does.
+	Notify *obs.Notifier
 }
 
 // Process is a worker as a value: what main runs, a test starts, and the all-in-one
@@ -59,7 +68,12 @@ type Process struct {
 // NewProcess wires a worker. It starts and binds nothing; Stop frees what it opened.
 func NewProcess(o ProcessOptions) (*Process, error) {
 	p := &Process{o: o, log: o.Logger}
-	rdb, err := redisconn.Open(o.RedisURL, redisconn.Options{Name: "trawl-queue", TLS: o.RedisTLS, Dial: o.RedisDial})
+	if o.Listen != "" && o.Health == nil {
+		return nil, errors.New("crawler: option Health is missing, which is what Listen serves")
+	}
+	rdb, err := redisconn.Open(o.RedisURL, redisconn.Options{
+		Name: "trawl-queue", TLS: o.RedisTLS, Dial: o.RedisDial, Observe: o.RedisObserve,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -87,10 +101,14 @@ func NewProcess(o ProcessOptions) (*Process, error) {
 	}
 	p.crawler = New(o.Options)
 	p.queue = queue.NewServer(rdb, queue.ServerOptions{
-		Slices: o.Slices, Logger: o.Logger, Queue: o.QueueName,
+		Slices: o.Slices, Logger: o.Logger, Queue: o.QueueName, Health: p.crawler.vitals.queue,
 		// Stop has ended the slices before the queue is asked to stop.
 		ShutdownTimeout: closing,
 	}, p.crawler.Serve)
+	if o.Health != nil {
+		o.Health.AddReady(p.crawler.vitals.ready()...)
+		o.Health.AddLive(obs.Check{Name: "sweep", Ready: p.crawler.vitals.live})
+	}
 	return p, nil
 }
 
@@ -108,6 +126,7 @@ func (p *Process) Start(ctx context.Context) error {
 			return errors.Join(err, p.unwind(ctx))
 		}
 	}
+	p.followLevel(ctx)
 	if err := p.queue.Start(); err != nil {
 		return errors.Join(fmt.Errorf("queue: %w", err), p.unwind(ctx))
 	}
@@ -118,12 +137,14 @@ func (p *Process) Start(ctx context.Context) error {
 	}
 	p.stops = append(p.stops, p.crawler.Stop)
 
+	p.crawler.vitals.begin()
 	sweeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	swept := make(chan struct{})
 	go func() { defer close(swept); p.crawler.Sweep(sweeping) }()
 	p.stops = append(p.stops, func(context.Context) error { stop(); <-swept; return nil })
 	// First of all nothing new is taken.
 	p.stops = append(p.stops, func(context.Context) error {
+		p.crawler.vitals.end()
 		p.queue.StopFetching()
 		p.crawler.Drain()
 		if p.webhook != nil {
@@ -134,6 +155,17 @@ func (p *Process) Start(ctx context.Context) error {
 	p.log.InfoContext(ctx, "worker started",
 		slog.Int("concurrency", p.o.Concurrency), slog.String("health", p.Addr()))
 	return nil
+}
+
+// followLevel has the log level follow what is set for all processes, to the end of the stop.
+func (p *Process) followLevel(ctx context.Context) {
+	if p.o.Level == nil || p.o.Levels == nil {
+		return
+	}
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() { defer close(done); p.o.Level.Follow(following, p.log, p.o.Levels) }()
+	p.stops = append(p.stops, func(context.Context) error { stop(); <-done; return nil })
 }
 
 func (p *Process) serveHealth(ctx context.Context) error {
@@ -211,7 +243,9 @@ func (p *Process) Run(ctx context.Context) error {
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
+	stopping := p.o.Notify.Serving(context.WithoutCancel(ctx), "crawling", p.crawler.vitals.live)
 	<-ctx.Done()
+	stopping()
 	p.log.InfoContext(ctx, "worker stops", slog.String("grace", p.crawler.o.Grace.String()))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.crawler.o.Grace+2*closing)
 	defer cancel()

@@ -217,7 +217,8 @@ func (b *robotsBook) fetch(ctx context.Context, a agent, u crawl.URL) store.Robo
 	}
 	var f *crawl.Fault
 	if !errors.As(err, &f) {
-		b.log.ErrorContext(ctx, "robots.txt failed in a way that has no name", slog.Any("err", err))
+		b.log.ErrorContext(ctx, "robots.txt failed in a way that has no name",
+			slog.String("origin", u.Origin()), slog.String("err", withoutPaths(err.Error())))
 		f = crawl.Faultf(crawl.CodeInternal, "robots.txt could not be processed.")
 	}
 	why, err := json.Marshal(unreached{f.Code, f.Status, f.Message})

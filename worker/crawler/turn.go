@@ -54,7 +54,9 @@ type page struct {
 	delay time.Duration // between starts, for which the slot was granted
 	start time.Time     // not before; set with slot
 	since time.Time     // leased
-	waits string        // what it waits for, when it is given back to wait
+	// fetched is when its request ended; zero when there was none.
+	fetched time.Time
+	waits   string // what it waits for, when it is given back to wait
 	// answers is where the visit of a sitemap hears what became of a part: there is one
 	// on its way at a time, so that a large one neither fills memory nor the pipeline.
 	answers chan store.MapCommitted
@@ -100,22 +102,24 @@ type turn struct {
 	returns  []store.Return
 	known    map[crawl.Key]bool // true: admissible and seen by the store; false: refused before
 
-	started    time.Time
-	firstDone  time.Time       // when the oldest of done came
-	nextLease  time.Time       // zero: with the next commit only
-	roomFreed  <-chan struct{} // closed when there may be room again; nil while there is
-	barren     int             // pages deferred for hosts that are shut, since one was started
-	shuts      int             // how often a host was found shut since then
-	restUntil  time.Time       // when the first of those hosts opens
-	worked     bool            // a page was started
-	leaves     []store.HostLeave
-	winding    bool // lease nothing more
-	retire     bool // say so to the store with the next round trip
-	replaced   bool // another was rung for when it retired
-	lost       bool // the slice is not ours any more
-	pagesTotal int64
-	parts      atomic.Int64 // parts of sitemaps that were made
-	sending    int64        // bytes of pending that the commits of the exchange at hand hold
+	started   time.Time
+	firstDone time.Time       // when the oldest of done came
+	nextLease time.Time       // zero: with the next commit only
+	roomFreed <-chan struct{} // closed when there may be room again; nil while there is
+	barren    int             // pages deferred for hosts that are shut, since one was started
+	shuts     int             // how often a host was found shut since then
+	restUntil time.Time       // when the first of those hosts opens
+	worked    bool            // a page was started
+	leaves    []store.HostLeave
+	winding   bool   // lease nothing more
+	retire    bool   // say so to the store with the next round trip
+	replaced  bool   // another was rung for when it retired
+	lost      bool   // the slice is not ours any more
+	why       ending // set once it winds down
+	count     outcomes
+	parts     atomic.Int64 // parts of sitemaps that were made
+	sending   int64        // bytes of pending that the commits of the exchange at hand hold
+	recording []*page      // whose outcomes the exchange at hand brings to the store
 }
 
 func newTurn(c *Crawler, sl *store.Slice, log *slog.Logger) (*turn, error) {
@@ -157,6 +161,8 @@ func (t *turn) run(ctx context.Context) error {
 	defer func() {
 		if v := recover(); v != nil {
 			t.giveUp() // or the room of this process stays taken
+			t.why = endedError
+			t.tell(ctx)
 			panic(v)
 		}
 	}()
@@ -167,6 +173,8 @@ func (t *turn) run(ctx context.Context) error {
 		if x, ok := t.next(); ok {
 			if err := t.exchange(x); err != nil {
 				t.giveUp()
+				t.why = endedError
+				t.tell(ctx)
 				return err
 			}
 			continue
@@ -185,6 +193,7 @@ func (t *turn) run(ctx context.Context) error {
 			t.nextLease = time.Now()
 		case <-drain:
 			drain = nil
+			t.endFor(endedDraining)
 			t.windDown(true)
 		case <-drop:
 			drop = nil
@@ -193,14 +202,14 @@ func (t *turn) run(ctx context.Context) error {
 		case <-ended:
 			// The queue takes its task back: as after drop.
 			ended = nil
+			t.endFor(endedRecalled)
 			t.windDown(true)
 			t.abort()
 		case <-wake.C:
 		}
 		wake.Stop()
 	}
-	t.log.InfoContext(ctx, "slice ends", slog.Int64("pages", t.pagesTotal), slog.Bool("lost", t.lost),
-		slog.Int64("took_ms", time.Since(t.started).Milliseconds()))
+	t.tell(ctx)
 	return nil
 }
 
@@ -296,6 +305,7 @@ func (t *turn) windDown(all bool) {
 // flight may take half a minute yet; meanwhile its place, in the job and in this
 // process, is another's.
 func (t *turn) giveWay() {
+	t.endFor(endedBudget)
 	t.windDown(false)
 	if len(t.held) > 0 {
 		t.retire = true
@@ -311,6 +321,7 @@ func (t *turn) giveBack(p *page, delay time.Duration) {
 	}
 	delete(t.held, idOf(p.item))
 	t.c.room.give(1)
+	t.c.o.Metrics.returned(p, delay)
 	if !t.lost {
 		t.returns = append(t.returns, store.Return{Item: p.item, Delay: delay, For: p.waits})
 	}
@@ -326,8 +337,10 @@ func (t *turn) heed(p pulse) {
 			t.giveWay()
 		}
 	case p.state == crawl.Paused:
+		t.endFor(endedPaused)
 		t.windDown(true)
 	case p.state != "":
+		t.endFor(endOf(p.state))
 		t.windDown(true)
 		t.abort()
 	}
@@ -335,11 +348,10 @@ func (t *turn) heed(p pulse) {
 
 // lose drops everything: the store gave it to others, or cancelled it.
 func (t *turn) lose() {
-	t.lost = true
+	t.lost, t.why = true, endedLost
 	t.abort()
 	t.windDown(true)
 	t.returns = nil
-	t.log.WarnContext(t.io, "slice lost: its lease was not renewed in time")
 }
 
 // next makes up the next round trip; false when there is nothing to send now.
@@ -405,7 +417,8 @@ func (t *turn) settle(x *store.Exchange) {
 			if r.slow > 0 {
 				x.Slow = append(x.Slow, store.HostDelay{Host: r.page.host.name, Wait: r.slow})
 			}
-			t.c.o.Metrics.pages.WithLabelValues("released").Inc()
+			t.count.released++
+			t.c.o.Metrics.released()
 		case r.again:
 			again = append(again, r.page)
 		default:
@@ -415,6 +428,7 @@ func (t *turn) settle(x *store.Exchange) {
 			if r.slow > 0 {
 				x.Slow = append(x.Slow, store.HostDelay{Host: r.page.host.name, Wait: r.slow})
 			}
+			t.recording = append(t.recording, r.page)
 			if r.sitemap != nil {
 				x.Maps = append(x.Maps, *r.sitemap)
 				continue
@@ -489,6 +503,8 @@ func (t *turn) exchange(x store.Exchange) error {
 	defer func() {
 		t.c.pending.free(t.sending)
 		t.sending = 0
+		clear(t.recording)
+		t.recording = t.recording[:0]
 	}()
 	var out store.Exchanged
 	for failing, pause := time.Now(), 100*time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
@@ -537,11 +553,9 @@ func (t *turn) exchange(x store.Exchange) error {
 func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 	for i, c := range out.Committed {
 		t.c.o.Metrics.page(&x.Commits[i], c.Verdict)
-		if c.Verdict == store.Done {
-			t.pagesTotal++
-			if a := x.Commits[i].Accepted; a != nil {
-				t.remember(a)
-			}
+		t.count.settled(&x.Commits[i], c.Verdict)
+		if a := x.Commits[i].Accepted; a != nil && c.Verdict == store.Done {
+			t.remember(a)
 		}
 	}
 	t.heard(x.Maps, out.Mapped)
@@ -554,6 +568,9 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 		t.replaced = slices.ContainsFunc(out.Rings, func(r crawl.Ring) bool { return r.JobRef == t.sl.Job })
 	}
 	now := time.Now()
+	for _, p := range t.recording {
+		t.c.o.Metrics.recorded(p, now)
+	}
 	if x.Lease > 0 {
 		fresh := 0
 		for _, it := range out.Items {
@@ -563,6 +580,7 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 			}
 		}
 		t.c.room.settle(x.Lease, fresh)
+		t.count.leased += fresh
 		if fresh > 0 {
 			t.c.o.Metrics.leased.Observe(float64(fresh))
 		}

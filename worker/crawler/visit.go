@@ -44,7 +44,7 @@ func (t *turn) visit(p *page) (r result) {
 	defer func() {
 		if v := recover(); v != nil {
 			t.log.ErrorContext(t.io, "panic while a page was visited",
-				slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+				slog.String("panic", withoutPaths(fmt.Sprint(v))), slog.String("stack", string(debug.Stack())))
 			f := t.failure(p, crawl.Faultf(crawl.CodeInternal, "This page could not be processed."))
 			r.commit = store.Commit{Item: p.item, Failed: f} // whatever stood in it is half of something
 		}
@@ -74,9 +74,12 @@ func (t *turn) visit(p *page) (r result) {
 		Hop: func(to crawl.URL) error { return t.mayHop(p, to, rules) },
 	}
 	take.ask(t.fetches, &req)
+	m.starts(p)
 	begun := time.Now()
 	res, err := t.c.o.Fetcher.Fetch(t.fetches, req)
-	m.fetch.Observe((time.Since(begun) - take.spent()).Seconds())
+	p.fetched = time.Now()
+	m.fetch.Observe((p.fetched.Sub(begun) - take.spent()).Seconds())
+	m.bytes.Add(float64(res.Page.Bytes))
 	r.weight = take.holds()
 	if err == nil {
 		err = take.finish(&res)
@@ -311,10 +314,10 @@ func (t *turn) failure(p *page, err error) *crawl.Failure {
 	var f *crawl.Fault
 	switch {
 	case !errors.As(err, &f):
-		t.log.ErrorContext(t.io, "a page failed in a way that has no name", slog.Any("err", err))
+		t.log.ErrorContext(t.io, "a page failed in a way that has no name", slog.String("err", withoutPaths(err.Error())))
 		f = crawl.Faultf(crawl.CodeInternal, "This page could not be processed.")
 	case f.Code == crawl.CodeInternal && f.Err != nil:
-		t.log.ErrorContext(t.io, "a page failed by a defect", slog.Any("err", f.Err))
+		t.log.ErrorContext(t.io, "a page failed by a defect", slog.String("err", withoutPaths(f.Err.Error())))
 	}
 	return &crawl.Failure{
 		SourceURL: p.item.URL, URL: p.item.Target(), ErrorType: f.Code, Status: f.Status, Message: f.Message,

@@ -258,7 +258,8 @@ func (d *Deliverer) begin(ctx context.Context, dl *store.Delivery) {
 		defer func() {
 			// A defect on one event takes no page of the worker with it.
 			if v := recover(); v != nil {
-				d.o.Logger.ErrorContext(ctx, "a webhook delivery panicked", slog.String("event_id", dl.EventID),
+				d.o.Logger.ErrorContext(ctx, "a webhook delivery panicked", slog.String("job_id", dl.Job.ID),
+					slog.String("tenant", dl.Job.Tenant), slog.String("event_id", dl.EventID),
 					slog.String("panic", fmt.Sprintf("%v\n%s", v, debug.Stack())))
 			}
 			d.mu.Lock()
