@@ -83,6 +83,7 @@ func (s *Server) adminRoutes() {
 	s.takes(pathTenants, http.MethodPost, reflect.TypeFor[newTenant](), tenantExamples)
 	s.takes(pathTenant, http.MethodPatch, reflect.TypeFor[tenantChange](), changeExamples)
 	s.keyRoutes(body)
+	s.logLevelRoutes(body)
 }
 
 func adminOperation(
@@ -108,10 +109,9 @@ func adminRoute[I, O any](s *Server, op huma.Operation, handle handler[I, O]) {
 // takes documents the body of a route, which the strict decoder reads.
 func (s *Server) takes(path, method string, t reflect.Type, examples map[string]*huma.Example) {
 	item := s.api.OpenAPI().Paths[path]
-	op := item.Post
-	if method == http.MethodPatch {
-		op = item.Patch
-	}
+	op := map[string]*huma.Operation{
+		http.MethodPost: item.Post, http.MethodPatch: item.Patch, http.MethodPut: item.Put,
+	}[method]
 	op.RequestBody = requestBody(s.api.OpenAPI().Components.Schemas, t, examples)
 }
 

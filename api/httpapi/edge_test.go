@@ -203,7 +203,7 @@ func TestEveryContractCodeHasAStatus(t *testing.T) {
 		"malformed": 400, "unauthenticated": 401, "not_found": 404, "idempotency_key_reused": 409, "job_not_terminal": 409,
 		"wrong_state": 409, "expired": 410, "body_too_large": 413, "invalid": 422, "source_not_allowed": 422, "rate_limited": 429,
 		"quota_exceeded": 429, "unavailable": 503, "overloaded": 503, "internal": 500, "method_not_allowed": 405, "unsupported_media_type": 415,
-		"tenant_exists": 409,
+		"tenant_exists": 409, "cross_origin": 403,
 	}
 	if d := cmp.Diff(contract, statuses); d != "" {
 		t.Errorf("-contract +table:\n%s", d)

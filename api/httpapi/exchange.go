@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/trace"
 
 	"example.com/trawl/pkg/crawl"
 )
@@ -30,6 +31,7 @@ type exchange struct {
 	err    error      // the cause, when the problem is the service's own
 	defect bool       // a handler panicked
 	query  []crawl.FieldFault
+	span   trace.Span // nil: the request is not traced
 }
 
 type exchangeKey struct{}
@@ -63,7 +65,7 @@ func (s *Server) observe(c *gin.Context) {
 	start := time.Now()
 	x := &exchange{c: c, id: requestID(c.Request.Header)}
 	c.Set(exchangeKey{}, x) // for the handlers of gin; those of huma see the context alone
-	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), exchangeKey{}, x))
+	c.Request = c.Request.WithContext(s.traced(context.WithValue(c.Request.Context(), exchangeKey{}, x), x, start))
 	h := c.Writer.Header()
 	h.Set("X-Request-ID", x.id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -113,6 +115,7 @@ func (s *Server) tell(x *exchange, took time.Duration, aborted bool) {
 	}
 	method := knownMethod(r.Method)
 	s.metrics.answered(method, route, status, took)
+	defer x.endSpan(status, code, aborted) // after the log, which names the trace
 
 	level := slog.LevelInfo
 	switch {
@@ -124,7 +127,7 @@ func (s *Server) tell(x *exchange, took time.Duration, aborted bool) {
 	if !s.log.Enabled(r.Context(), level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 10)
+	attrs := make([]slog.Attr, 0, 11)
 	attrs = append(attrs,
 		slog.String("method", method), slog.String("route", route), slog.Int("status", status),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000), slog.String("request_id", x.id))
@@ -137,6 +140,9 @@ func (s *Server) tell(x *exchange, took time.Duration, aborted bool) {
 	if code != "" {
 		attrs = append(attrs, slog.String("code", string(code)))
 	}
+	if id := x.traceID(); id.Key != "" {
+		attrs = append(attrs, id)
+	}
 	if aborted {
 		attrs = append(attrs, slog.Bool("aborted", true))
 	}
@@ -146,6 +152,9 @@ func (s *Server) tell(x *exchange, took time.Duration, aborted bool) {
 	s.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
+// unknownMethod is what labels and logs have for a method that nobody knows.
+const unknownMethod = "other"
+
 // knownMethod keeps the methods that anybody may invent out of labels and logs.
 func knownMethod(m string) string {
 	switch m {
@@ -153,7 +162,7 @@ func knownMethod(m string) string {
 		http.MethodOptions:
 		return m
 	}
-	return "other"
+	return unknownMethod
 }
 
 // requestID returns the caller's id for the request, if it is one that may be

@@ -19,6 +19,7 @@ import (
 
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/fields"
+	"example.com/trawl/pkg/obs"
 	"example.com/trawl/pkg/store"
 )
 
@@ -163,6 +164,7 @@ func (s *Server) createAdopting(
 	ctx context.Context, acct *account, in *submission, n store.NewJob,
 ) (store.Created, error) {
 	for range adoptions {
+		n.Plan.Trace = obs.TraceParent(ctx) // of no digest: a replay keeps that of the first
 		created, err := s.jobs.Create(ctx, n)
 		var other *store.OtherDefinitionError
 		if !errors.As(err, &other) || in.Collection == nil {
@@ -399,13 +401,14 @@ func (s *Server) ring(ctx context.Context, x *exchange, rings []crawl.Ring, job 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterAnswer)
 	defer cancel()
-	err := s.o.Doorbell.Ring(ctx, rings...)
+	err := s.o.Doorbell.Ring(tracedRing(ctx, x, job), rings...)
 	if err == nil {
 		return ""
 	}
 	s.metrics.ringsFailed.Add(float64(len(rings)))
 	s.log.WarnContext(ctx, "ring failed",
-		slog.String("request_id", x.id), slog.Int("rings", len(rings)), slog.Any("err", err))
+		slog.String("request_id", x.id), slog.Int("rings", len(rings)), slog.String("job_id", rings[0].ID),
+		slog.String("tenant", rings[0].Tenant), slog.Any("err", err))
 	const message = "The queue did not take the job. It is kept and will be dispatched as soon as the queue answers."
 	about := ""
 	for _, r := range rings {
@@ -413,8 +416,8 @@ func (s *Server) ring(ctx context.Context, x *exchange, rings []crawl.Ring, job 
 			about = message
 		}
 		if err := s.o.Jobs.RingFailed(ctx, r.JobRef, message); err != nil {
-			s.log.WarnContext(ctx, "ring failed, and the store could not be told",
-				slog.String("job_id", r.ID), slog.Any("err", err))
+			s.log.WarnContext(ctx, "ring failed, and the store could not be told", slog.String("request_id", x.id),
+				slog.String("job_id", r.ID), slog.String("tenant", r.Tenant), slog.Any("err", err))
 		}
 	}
 	return about

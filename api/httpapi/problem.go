@@ -16,6 +16,7 @@ import (
 const (
 	codeMethodNotAllowed     crawl.Code = "method_not_allowed"
 	codeUnsupportedMediaType crawl.Code = "unsupported_media_type"
+	codeCrossOrigin          crawl.Code = "cross_origin" // of /monitor only, which browsers open
 )
 
 // statuses is the one table of what a code is over HTTP. A code that is not in
@@ -23,6 +24,7 @@ const (
 var statuses = map[crawl.Code]int{
 	crawl.CodeMalformed:        http.StatusBadRequest,
 	crawl.CodeUnauthenticated:  http.StatusUnauthorized,
+	codeCrossOrigin:            http.StatusForbidden,
 	crawl.CodeNotFound:         http.StatusNotFound,
 	codeMethodNotAllowed:       http.StatusMethodNotAllowed,
 	crawl.CodeKeyReused:        http.StatusConflict,
@@ -61,7 +63,7 @@ type problem struct {
 	ExpiredAt *string            `json:"expired_at,omitempty" format:"date-time"`
 	Limit     string             `json:"limit,omitempty" doc:"Of 429: the bound that was met, as in a tenant's quota."`
 	LimitMax  int64              `json:"limit_max,omitempty" doc:"Of 429: what that bound is."`
-	Failing   []string           `json:"failing,omitempty" doc:"Of /readyz only: what is not ready, as redis, redis_memory or process."`
+	Failing   []string           `json:"failing,omitempty" doc:"Of /readyz only: what is not ready, as redis, redis_memory, redis_rights or process."`
 
 	header http.Header
 }

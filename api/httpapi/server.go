@@ -20,6 +20,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
 	"example.com/trawl/pkg/crawl"
@@ -42,8 +44,6 @@ const (
 	// maxHeaderBytes leaves room for a proxy's additions; the standard library's
 	// default is a megabyte a connection.
 	maxHeaderBytes = 64 << 10
-
-	readyTimeout = 2 * time.Second
 
 	// defaultStopGrace is longer than the longest wait of a handler, cancelWait and
 	// storeWait after it.
@@ -116,14 +116,30 @@ type Options struct {
 	Tenants Tenants
 	// AdminKey opens /v1/admin; empty: there is no admin API.
 	AdminKey string
+	// Queue is the client of the Redis that has the queue. With it, and an AdminKey, the queue is
+	// shown at /monitor; nil: there is no monitor. It is shared and not closed.
+	Queue redis.UniversalClient
+	// MonitorWrite lets the monitor change the queue; without it it only shows.
+	MonitorWrite bool
 	// GatewaySecret is what a gateway sends in X-Gateway-Secret so that its X-Tenant-ID is
 	// believed; empty: no gateway is.
 	GatewaySecret string
+
+	// Checks are conditions of /readyz beside what Jobs say. An error that is a fault is told.
+	Checks []obs.Check
+	// Level is that of Logger. With it and Levels the admin API sets the level of all processes,
+	// and while the server runs this one follows.
+	Level  *obs.Level
+	Levels Levels
+	// Notify hears of what becomes of the process in Run; nil: nobody does.
+	Notify *obs.Notifier
 
 	// StopGrace bounds Stop within Run; 0 means 20 s.
 	StopGrace time.Duration
 	Logger    *slog.Logger         // required
 	Registry  *prometheus.Registry // required: what /metrics shows, and where the server's own go
+	// Traces makes the spans of the requests; nil: none are made.
+	Traces trace.TracerProvider
 }
 
 // Server is the HTTP process as a value: [New], then [Server.Start] and
@@ -144,6 +160,8 @@ type Server struct {
 	admin         secret // opens /v1/admin
 	gateway       secret // lets X-Tenant-ID be believed
 	metrics       *metrics
+	tracer        trace.Tracer // nil: off
+	monitor       *monitor     // nil: there is none
 	engine        *gin.Engine
 	api           huma.API
 	http          *http.Server
@@ -156,6 +174,7 @@ type Server struct {
 	mu       sync.Mutex
 	listener net.Listener
 	stopped  bool
+	unfollow func()         // ends what keeps the log level
 	greeted  sync.WaitGroup // the look at the store that begins a start
 }
 
@@ -181,6 +200,12 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	admin, gateway := newSecret(o.AdminKey), newSecret(o.GatewaySecret)
+	var watch *monitor
+	if o.Queue != nil && o.AdminKey != "" {
+		if watch, err = newMonitor(o.Queue, o.MonitorWrite, o.AdminKey); err != nil {
+			return nil, err
+		}
+	}
 	o.Keys, o.AdminKey, o.GatewaySecret = nil, "", "" // only digests are kept
 	if o.StopGrace <= 0 {
 		o.StopGrace = defaultStopGrace
@@ -192,7 +217,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o: o, jobs: promptJobs{o.Jobs}, collections: promptCollections{o.Collections},
 		bodies: semaphore.NewWeighted(bodyRoom), shares: newShares(tenantRoom), log: o.Logger, metrics: m,
-		keys: keys, admin: admin, gateway: gateway,
+		keys: keys, admin: admin, gateway: gateway, tracer: obs.Tracer(o.Traces, "example.com/trawl/api/httpapi"), monitor: watch,
 		writeTimeout: writeTimeout, failed: make(chan error, 1),
 	}
 	s.accounts = &accounts{service: &s.o}
@@ -229,15 +254,8 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 	}()
 	s.log.InfoContext(ctx, "listening", slog.String("addr", l.Addr().String()))
-	// The first submission is late for learning that the store refuses this process. The server
-	// serves all the same: a store that is away comes back.
-	s.greeted.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
-		defer cancel()
-		if err := s.o.Jobs.Ready(ctx); err != nil {
-			s.log.WarnContext(ctx, "the store is not ready", slog.Any("err", err))
-		}
-	})
+	s.greeted.Go(func() { s.greet(ctx) })
+	s.unfollow = s.follow(ctx)
 	return nil
 }
 
@@ -261,8 +279,13 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.stopping.Store(true)
 	s.mu.Lock()
 	s.stopped = true
+	unfollow := s.unfollow
+	s.unfollow = nil
 	s.mu.Unlock()
 	s.greeted.Wait()
+	if unfollow != nil {
+		defer unfollow()
+	}
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("httpapi: requests were dropped: %w", err), s.http.Close())
 	}
@@ -275,11 +298,13 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
+	stopping := s.o.Notify.Serving(context.WithoutCancel(ctx), "listening on "+s.Addr(), nil)
 	var failed error
 	select {
 	case <-ctx.Done():
 	case failed = <-s.failed:
 	}
+	stopping()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.StopGrace)
 	defer cancel()
 	return errors.Join(failed, s.Stop(grace))
@@ -342,6 +367,9 @@ func (s *Server) routes() error {
 	s.extractRoute()
 	if s.administered() {
 		s.adminRoutes()
+	}
+	if s.monitor != nil {
+		s.monitorRoutes()
 	}
 	return s.serveDocs()
 }
@@ -442,42 +470,4 @@ func (s *Server) refuse(c *gin.Context, err error) {
 	x, _ := c.MustGet(exchangeKey{}).(*exchange) // set by observe, the outermost handler
 	s.extend(c)
 	x.fail(err).write(c)
-}
-
-// What /readyz names as failing. The first two are one part with two ways to fail.
-const (
-	failingRedis   = "redis"        // does not answer
-	failingMemory  = "redis_memory" // answers, and has none left
-	failingProcess = "process"      // this one is stopping
-)
-
-// ready says whether a submission would be taken now, and if not, why.
-func (s *Server) ready(c *gin.Context) {
-	unready := func(err error, failing string) {
-		x, _ := c.MustGet(exchangeKey{}).(*exchange) // set by observe, the outermost handler
-		p := x.fail(err)
-		p.Failing = []string{failing}
-		s.extend(c)
-		p.write(c)
-	}
-	if s.stopping.Load() {
-		unready(crawl.Faultf(crawl.CodeUnavailable, "This process is stopping. Ask another one."), failingProcess)
-		return
-	}
-	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
-	defer cancel()
-	if err := s.o.Jobs.Ready(ctx); err != nil {
-		if crawl.CodeOf(err) == crawl.CodeInternal {
-			err = &crawl.Fault{
-				Code: crawl.CodeUnavailable, Message: "The store does not answer as it should. Look at Redis.", Err: err,
-			}
-		}
-		failing := failingRedis
-		if crawl.CodeOf(err) == crawl.CodeOverloaded {
-			failing = failingMemory
-		}
-		unready(err, failing)
-		return
-	}
-	c.JSON(http.StatusOK, gin.H{"status": "ready"})
 }
