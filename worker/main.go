@@ -4,11 +4,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"example.com/trawl/pkg/config"
 	"example.com/trawl/pkg/crawl"
@@ -21,35 +18,38 @@ import (
 	"example.com/trawl/worker/fetch"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := run(ctx); err != nil && !errors.Is(err, config.ErrHelp) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(config.Main(run)) }
 
 func run(ctx context.Context) error {
 	c, err := config.LoadWorker(os.Args[1:], os.Environ(), os.Stdout)
+	reg, level, tls := obs.NewRegistry(), obs.NewLevel(c.LogLevel), redisconn.TLS(c.RedisTLS)
 	sources, err1 := crawl.ParseSources(c.AllowedSources)
 	policy, err2 := netguard.Parse(c.PrivateHosts)
 	denied, err3 := netguard.ParseDenied(c.DeniedNetworks)
-	rdb, err4 := redisconn.Open(c.RedisURL, redisconn.Options{Name: "trawl-worker", TLS: redisconn.TLS(c.RedisTLS)})
-	log, err5 := obs.Install(os.Stderr, c.LogFormat, c.LogLevel)
+	observe := redisconn.NewMetrics(reg).Observe
+	rdb, err4 := redisconn.Open(c.RedisURL, redisconn.Options{Name: "trawl-worker", TLS: tls, Observe: observe})
+	log, err5 := obs.Install(os.Stderr, c.LogFormat, level)
 	if err = errors.Join(err, config.In("TRAWL_ALLOWED_SOURCES", err1), config.In("TRAWL_PRIVATE_HOSTS", err2),
 		err3, config.In("TRAWL_REDIS_URL", err4), config.In("TRAWL_LOG_FORMAT", err5)); err != nil {
 		return err
 	}
 	redisconn.SetLogger(log)
 	log.LogAttrs(ctx, slog.LevelInfo, "settings", c.Attrs()...)
-	reg, st, guard := obs.NewRegistry(), store.New(rdb, store.Options{Logger: log}), netguard.New(policy, denied)
+	traces, err := obs.NewTraces(ctx, "trawl-worker", log)
+	if err != nil {
+		return errors.Join(err, rdb.Close())
+	}
+	defer traces.Stop(ctx)
+	st, guard := store.New(rdb, store.Options{Logger: log}), netguard.New(policy, denied)
 	p, err := crawler.NewProcess(crawler.ProcessOptions{
-		Listen: c.Listen, RedisURL: c.RedisURL, RedisTLS: redisconn.TLS(c.RedisTLS), Deliveries: st,
-		Fetch:  fetch.Options{Dial: guard.DialContext, UserAgent: c.UserAgent, MaxConnsPerHost: c.Concurrency},
-		Health: obs.NewHandler(reg, log, obs.Check{Name: "redis", Ready: st.Ready}), Options: crawler.Options{
+		Listen: c.Listen, RedisURL: c.RedisURL, RedisTLS: tls, RedisObserve: observe, Deliveries: st,
+		Fetch: fetch.Options{Dial: guard.DialContext, UserAgent: c.UserAgent, MaxConnsPerHost: c.Concurrency},
+		Level: level, Levels: st.LogLevel, Notify: obs.NewNotifier(log), Health: obs.NewHandler(reg, log,
+			obs.Check{Name: "redis", Ready: st.Ready}, obs.Check{Name: "redis_rights", Ready: st.WorkerRights}),
+		Options: crawler.Options{
 			Store: st, Doorbell: queue.NewDoorbell(rdb), Logger: log, Metrics: crawler.NewMetrics(reg), Sources: sources,
 			Concurrency: c.Concurrency, HostDelay: c.HostDelay, HostConcurrency: c.HostConcurrency, Grace: c.ShutdownGrace,
+			Traces: traces.Provider(),
 		},
 	})
 	if err == nil {

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"example.com/trawl/api/httpapi"
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/netguard"
@@ -37,7 +39,8 @@ type Options struct {
 	RedisWait int           // replicas that must have a submission before it is answered
 
 	Keys            map[string][]string // the API keys of each tenant
-	AdminKey        string              // opens the admin API; empty for none
+	AdminKey        string              // opens the admin API and the monitor; empty for neither
+	MonitorWrite    bool                // the monitor may change the queue
 	GatewaySecret   string              // of a gateway that names the tenant; empty for none
 	Sources         crawl.Sources       // what may be crawled
 	Private         netguard.Policy     // which private addresses may be reached
@@ -50,6 +53,12 @@ type Options struct {
 	// Grace is how long requests and pages in flight may go on after Stop; 0 aborts pages at once.
 	Grace  time.Duration
 	Logger *slog.Logger
+	// Level is that of Logger, which the admin API can then change while the process runs; nil: it cannot.
+	Level *obs.Level
+	// Traces makes the spans of requests, slices, fetches and commits; nil: none are made.
+	Traces trace.TracerProvider
+	// Notify hears of what becomes of the process in Run; nil: nobody does.
+	Notify *obs.Notifier
 }
 
 // What Options leave open.
@@ -141,19 +150,20 @@ func (p *Process) start(ctx context.Context) error {
 		p.push("store in memory", func(context.Context) error { m.stop(); return nil })
 		url, dial = memoryURL, m.dial
 	}
-	rdb, err := redisconn.Open(url, redisconn.Options{Name: "trawl-all", TLS: p.o.RedisTLS, Dial: dial})
+	reg := obs.NewRegistry()
+	observe := redisconn.NewMetrics(reg).Observe
+	rdb, err := redisconn.Open(url, redisconn.Options{Name: "trawl-all", TLS: p.o.RedisTLS, Dial: dial, Observe: observe})
 	if err != nil {
 		return err
 	}
 	p.push("redis client", func(context.Context) error { return rdb.Close() })
 
 	var (
-		reg  = obs.NewRegistry()
 		st   = store.New(rdb, store.Options{Replicas: p.o.RedisWait, Logger: p.log})
 		bell = queue.NewDoorbell(rdb)
 	)
 	w, err := crawler.NewProcess(crawler.ProcessOptions{
-		Deliveries: st, RedisURL: url, RedisTLS: p.o.RedisTLS, RedisDial: dial,
+		Deliveries: st, RedisURL: url, RedisTLS: p.o.RedisTLS, RedisDial: dial, RedisObserve: observe,
 		Fetch: fetch.Options{
 			Dial:      netguard.New(p.o.Private, p.o.Denied).DialContext,
 			UserAgent: p.o.UserAgent, MaxConnsPerHost: p.o.Concurrency,
@@ -161,7 +171,7 @@ func (p *Process) start(ctx context.Context) error {
 		Options: crawler.Options{
 			Store: st, Doorbell: bell, Logger: p.log, Metrics: crawler.NewMetrics(reg), Sources: p.o.Sources,
 			Concurrency: p.o.Concurrency, HostDelay: p.o.HostDelay, HostConcurrency: p.o.HostConcurrency,
-			Grace: p.o.Grace,
+			Grace: p.o.Grace, Traces: p.o.Traces,
 		},
 	})
 	if err != nil {
@@ -172,12 +182,13 @@ func (p *Process) start(ctx context.Context) error {
 		return err
 	}
 
+	reg.MustRegister(httpapi.NewStatsCollector(st, p.log), queue.NewCollector(rdb), redisconn.NewCollector(rdb))
 	limits := crawl.DefaultLimits()
 	limits.HostDelay, limits.HostConcurrency = p.o.HostDelay, p.o.HostConcurrency
 	api, err := httpapi.New(httpapi.Options{
 		Listen: p.o.Listen, Jobs: st, Collections: st, Doorbell: bell, Keys: p.o.Keys, AdminKey: p.o.AdminKey,
 		GatewaySecret: p.o.GatewaySecret, Tenants: st, Sources: p.o.Sources, Limits: limits, Quota: p.o.Quota,
-		Logger: p.log, Registry: reg,
+		Queue: rdb, MonitorWrite: p.o.MonitorWrite, Logger: p.log, Level: p.o.Level, Levels: st, Registry: reg, Traces: p.o.Traces,
 	})
 	if err != nil {
 		return err
@@ -221,11 +232,13 @@ func (p *Process) Run(ctx context.Context) error {
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
+	stopping := p.o.Notify.Serving(context.WithoutCancel(ctx), "listening on "+p.api.Addr(), nil)
 	var failed error
 	select {
 	case <-ctx.Done():
 	case failed = <-p.api.Failed():
 	}
+	stopping()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Grace+apiGrace)
 	defer cancel()
 	return errors.Join(failed, p.Stop(grace))

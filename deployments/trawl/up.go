@@ -53,9 +53,16 @@ func (c *upCommand) Run(ctx context.Context, s *session) error {
 	if err = errors.Join(err, errOptions); err != nil {
 		return err
 	}
-	if o.Logger, err = obs.Install(s.stderr, cfg.LogFormat, cfg.LogLevel); err != nil {
+	o.Level = obs.NewLevel(cfg.LogLevel)
+	if o.Logger, err = obs.Install(s.stderr, cfg.LogFormat, o.Level); err != nil {
 		return config.In("TRAWL_LOG_FORMAT", err)
 	}
+	traces, err := obs.NewTraces(ctx, "trawl", o.Logger)
+	if err != nil {
+		return err
+	}
+	defer traces.Stop(ctx)
+	o.Traces, o.Notify = traces.Provider(), obs.NewNotifier(o.Logger)
 	redisconn.SetLogger(o.Logger)
 	o.Logger.LogAttrs(ctx, slog.LevelInfo, "settings", cfg.Attrs()...)
 	b := banner{self: s.self, cfg: &cfg, site: "http://" + site + "/"}
@@ -88,7 +95,7 @@ func upOptions(cfg *config.AllInOne, site string) (allinone.Options, error) {
 	o := allinone.Options{
 		Listen: cfg.Listen, RedisURL: cfg.RedisURL, RedisWait: cfg.RedisWait, Keys: cfg.Keys,
 		RedisTLS: redisconn.TLS(cfg.RedisTLS),
-		AdminKey: cfg.AdminKey, GatewaySecret: cfg.GatewaySecret, Quota: crawl.Quota(cfg.Quota),
+		AdminKey: cfg.AdminKey, MonitorWrite: cfg.MonitorWrite, GatewaySecret: cfg.GatewaySecret, Quota: crawl.Quota(cfg.Quota),
 		Sources: sources, Private: private, Denied: denied, HostDelay: cfg.HostDelay, HostConcurrency: cfg.HostConcurrency,
 		Concurrency: cfg.Concurrency, UserAgent: cfg.UserAgent, Grace: cfg.ShutdownGrace,
 	}
