@@ -7,6 +7,7 @@
 //	go run ./deployments/bench            a table for people
 //	go run ./deployments/bench --json     the same for programs
 //	go run ./deployments/bench --pages 2000 --rounds 1    quickly
+//	go run ./deployments/bench --scale 16                 the curve of pages/s against worker processes
 package main
 
 import (
@@ -33,6 +34,8 @@ type options struct {
 	Commits  int    `default:"30000" help:"Commits for the commit figure."`
 	JSON     bool   `help:"Write JSON."`
 	Profile  string `help:"Write a CPU profile of the worker to this file."`
+	Scale    int    `placeholder:"16" help:"Only what a page costs Redis, and pages/s of 1, 2, 4 and 8 workers, each with so many requests in flight, on a site that takes 100 to 200 ms."`
+	Manual   string `placeholder:"DIR" help:"With scale: a folder of HTML whose index.html is crawled for its markdown, as what real pages take in Redis."`
 
 	// Role is set for the processes that bench starts of itself.
 	Role  string `hidden:"" enum:",site,worker,assist,colly" default:""`
@@ -42,6 +45,8 @@ type options struct {
 	Latency time.Duration `hidden:""`
 	// Extract is set for the site of articles, and for the worker that takes content out of them.
 	Extract bool `hidden:""`
+	// Most bounds the requests of a job and of its host, where one worker is not all there is.
+	Most int `hidden:""`
 }
 
 // figures are what one run found. Medians over the rounds.
@@ -87,6 +92,9 @@ func run(ctx context.Context, o options) error {
 	case "colly":
 		return runColly(ctx, o)
 	default:
+		if o.Scale > 0 {
+			return scale(ctx, o, os.Stdout)
+		}
 		return compare(ctx, o)
 	}
 }

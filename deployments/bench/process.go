@@ -45,7 +45,7 @@ func startSelf(ctx context.Context, o options, role, redisURL, start string) (*c
 	cmd := exec.CommandContext(ctx, exe, "--role", role, "--redis", redisURL, "--start", start,
 		"--pages", strconv.Itoa(o.Pages), "--links", strconv.Itoa(o.Links), "--bytes", strconv.Itoa(o.Bytes),
 		"--in-flight", strconv.Itoa(o.InFlight), "--profile", o.Profile, "--latency", o.Latency.String(),
-		"--extract="+strconv.FormatBool(o.Extract))
+		"--extract="+strconv.FormatBool(o.Extract), "--most", strconv.Itoa(o.Most), "--manual", o.Manual)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -97,8 +97,8 @@ func contender(ctx context.Context, o options, role, redisURL, start string) (ou
 	return r, nil
 }
 
-// startRedis starts a redis-server without persistence on a free port.
-func startRedis(ctx context.Context) (*child, error) {
+// startRedis starts a redis-server on a free port, without persistence unless args say otherwise.
+func startRedis(ctx context.Context, args ...string) (*child, error) {
 	exe, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("bench needs redis-server on PATH (Debian: apt-get install redis-server): %w", err)
@@ -112,8 +112,9 @@ func startRedis(ctx context.Context) (*child, error) {
 	if err := l.Close(); err != nil {
 		return nil, fmt.Errorf("find a free port: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, exe, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "",
-		"--appendonly", "no", "--daemonize", "no")
+	cmd := exec.CommandContext(ctx, exe, append([]string{
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no",
+	}, args...)...)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)
 	}

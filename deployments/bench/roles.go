@@ -35,8 +35,13 @@ func serveSite(ctx context.Context, o options, w io.Writer) error {
 		Total() int64
 		Distinct() int64
 	} = gensite.New(o.Pages, o.Links, o.Bytes, o.Latency)
-	if o.Extract {
+	switch {
+	case o.Manual != "":
+		site = &manual{Handler: http.FileServer(http.Dir(o.Manual))}
+	case o.Extract:
 		site = newArticles(o.Pages, o.Links)
+	case o.Most > 0:
+		site = &uneven{Site: gensite.New(o.Pages, o.Links, o.Bytes, 0), mean: o.Latency}
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", site)
@@ -123,7 +128,10 @@ func runWorker(ctx context.Context, o options) error {
 		return err
 	}
 	most := o.InFlight // of the job and of its host: not below what the workers hold
-	if o.Latency > 0 {
+	switch {
+	case o.Most > 0:
+		most = o.Most
+	case o.Latency > 0:
 		most *= 2
 	}
 	st, bell := store.New(rdb, store.Options{}), queue.NewDoorbell(rdb)
