@@ -1,0 +1,480 @@
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode"
+
+	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/crawltest"
+)
+
+// runbookFile is what an operator reads when something is wrong.
+const runbookFile = "../RUNBOOK.md"
+
+// anchors are the parts of the runbook. Alerts, dashboards and other documents lead to them.
+var anchors = []string{
+	"stuck-job", "full-redis", "redis-down", "redis-slow", "a-host-that-bans-us", "poison-page", "lost-worker",
+	"no-workers", "key-rotation", "backup-and-restore", "upgrade", "queue-paused", "queue-backlog", "api-errors",
+	"webhooks-failing", "down", "log-level",
+}
+
+// runbook is the shell of the runbook, by anchor.
+type runbook struct {
+	blocks map[string][]string
+
+	mu  sync.Mutex
+	ran map[string]bool // "anchor n"
+}
+
+// readRunbook reads the file and checks its headings.
+func readRunbook(t *testing.T) *runbook {
+	t.Helper()
+	text, err := os.ReadFile(runbookFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &runbook{blocks: map[string][]string{}, ran: map[string]bool{}}
+	var found []string
+	at, inside := "", false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		heading, isHeading := strings.CutPrefix(line, "## ")
+		switch {
+		case inside && line == "```":
+			inside = false
+		case inside:
+			last := len(b.blocks[at]) - 1
+			b.blocks[at][last] += line + "\n"
+		case line == "```sh":
+			inside = true
+			b.blocks[at] = append(b.blocks[at], "")
+		case isHeading:
+			at = anchor(heading)
+			found = append(found, at)
+		}
+	}
+	if !slices.Equal(found, anchors) {
+		t.Fatalf("the runbook has the parts %q, want %q", found, anchors)
+	}
+	return b
+}
+
+// anchor is what a heading's link is on GitHub.
+func anchor(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, heading)
+}
+
+// operator does with a deployment what the runbook says.
+type operator struct {
+	t    *testing.T
+	d    *deployment
+	book *runbook
+	env  []string
+}
+
+// operator stands at the shell of a deployment whose API has [adminKey]; w may be nil.
+func (b *runbook) operator(d *deployment, w *worker) *operator {
+	d.t.Helper()
+	d.secrets = append(d.secrets, adminKey)
+	o := &operator{t: d.t, d: d, book: b, env: []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + d.t.TempDir(),
+		"API=" + d.url, "TENANT=" + alpha, "JSON=Content-Type: application/json",
+		"ADMIN=Authorization: Bearer " + adminKey, "KEY=Authorization: Bearer " + d.keys[alpha],
+	}}
+	o.env = append(o.env, redisEnv(d.redis)...)
+	if w != nil {
+		o.env = append(o.env, "WORKER=http://"+w.health)
+	}
+	return o
+}
+
+// redisEnv is how the runbook calls redis-cli.
+func redisEnv(r *guardedRedis) []string {
+	host, port, _ := net.SplitHostPort(r.Addr)
+	return []string{
+		"REDIS=redis-cli -e -h " + host + " -p " + port + " --user " + operatorUser,
+		"REDISCLI_AUTH=" + r.passwords[operatorUser],
+	}
+}
+
+// do runs a block of the runbook, the first of its part being 1, with more variables, and returns
+// what it wrote.
+func (o *operator) do(part string, n int, env ...string) string {
+	o.t.Helper()
+	return o.doThen(part, n, "", env...)
+}
+
+// doThen is do with more shell behind the block.
+func (o *operator) doThen(part string, n int, then string, env ...string) string {
+	o.t.Helper()
+	if n > len(o.book.blocks[part]) {
+		o.t.Fatalf("%s has %d blocks of shell, want a block %d", part, len(o.book.blocks[part]), n)
+	}
+	ctx, cancel := context.WithTimeout(o.t.Context(), long)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "--norc", "-euo", "pipefail", "-c", o.book.blocks[part][n-1]+then)
+	cmd.Env = append(slices.Clone(o.env), env...)
+	cmd.Dir = o.t.TempDir()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		o.t.Fatalf("block %d of %s: %v\n%s", n, part, err, out)
+	}
+	o.book.mu.Lock()
+	defer o.book.mu.Unlock()
+	o.book.ran[part+" "+strconv.Itoa(n)] = true
+	return string(out)
+}
+
+// says fails the test unless what a block wrote has all of the words.
+func (o *operator) says(out string, words ...string) {
+	o.t.Helper()
+	for _, w := range words {
+		if !strings.Contains(out, w) {
+			o.t.Errorf("a block of the runbook lacks %q: %s", w, out)
+		}
+	}
+}
+
+// TestRunbook: what deployments/RUNBOOK.md says, done: each block of its shell runs in one of these,
+// and what it is for comes about. What else its parts promise, others test: a killed worker
+// [TestKilledWorkers], a rolling restart [TestDeploys], a Redis that is away [TestRedisOutage] or comes back
+// empty [TestRedisEmptied], a receiver that is down [TestWebhookOutlivesReceiversAndWorkers].
+func TestRunbook(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"redis-cli", "redis-check-rdb", "curl", "bash"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("TRAWL_REQUIRE_REDIS") == "1" {
+				t.Fatalf("TRAWL_REQUIRE_REDIS=1, but the runbook needs %s: %v", program, err)
+			}
+			t.Skipf("the runbook needs %s; TRAWL_REQUIRE_REDIS=1 makes this a failure", program)
+		}
+	}
+	b := readRunbook(t)
+	all := map[string]func(*testing.T, *runbook){
+		"looking": looking, "ban": ban, "stuck": stuckJob, "full": fullRedis, "poison": poisonPage, "keys": rotatedKeys,
+		"passwords": rotatedPasswords, "gateway": rotatedGateway, "webhooks": rotatedWebhooks, "backup": backups,
+	}
+	var begun atomic.Int64
+	t.Cleanup(func() { // runs when all of them have ended
+		if t.Failed() || int(begun.Load()) < len(all) {
+			return // not all have run
+		}
+		for part, blocks := range b.blocks {
+			for n := range blocks {
+				if !b.ran[part+" "+strconv.Itoa(n+1)] {
+					t.Errorf("no test runs block %d of %s", n+1, part)
+				}
+			}
+		}
+	})
+	for name, test := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun.Add(1)
+			test(t, b)
+		})
+	}
+}
+
+// looking runs what only looks, and what ends a pause and a line at the gate.
+func looking(t *testing.T, b *runbook) {
+	d := deploy(t, 0, "TRAWL_ADMIN_KEY="+adminKey)
+	w := d.startWorker()
+	o := b.operator(d, w)
+	site := slowSite(t, 100*time.Millisecond)
+	job := d.submit(alpha, fields{"urls": numbered(site, 3)}).ID
+	d.watch(alpha, job).end(long)
+	o.says(o.do("redis-down", 1), "PONG", "aof_last_write_status:ok", `"ready"`)
+	o.says(o.do("redis-slow", 1), "evalsha", "main_thread", "name=trawl")
+	o.says(o.do("lost-worker", 1), "trawl_dead_slices_total 0", "trawl_sweeps_total", `"ready"`)
+	crawltest.Eventually(t, long, "the worker counted", func() bool {
+		return strings.HasPrefix(o.do("no-workers", 1), "1\n")
+	})
+	o.says(o.do("no-workers", 1), `"workers":1`)
+	o.says(o.do("api-errors", 1), `trawl_submissions_total{`, `"ready"`)
+	o.says(o.do("webhooks-failing", 1, "JOB="+job), `"items":[]`)
+	o.says(o.do("down", 1), `"ok"`, `"ready"`)
+	o.says(o.do("upgrade", 1), "trawl_build_info{")
+	o.says(o.do("log-level", 1), "debug")
+	o.says(o.do("log-level", 2), "info")
+
+	// As the monitor and asynq's tools pause it.
+	if err := d.redis.Client.SetNX(t.Context(), "asynq:{crawl}:paused", time.Now().Unix(), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	paused := d.submit(alpha, fields{"urls": numbered(site, 3)}).ID
+	if j := d.status(alpha, paused); j.State != crawl.Queued {
+		t.Errorf("with the queue paused the job is %+v", j)
+	}
+	o.says(o.do("queue-paused", 1), "1\n1\n")
+	if j := d.watch(alpha, paused).end(long); j.State != crawl.Completed {
+		t.Errorf("after the pause the job ends as %+v", j)
+	}
+
+	admin := http.Header{"Authorization": {"Bearer " + adminKey}, "Content-Type": {"application/json"}}
+	narrow := `{"name":"alpha","quota":{"max_running":1}}`
+	res, body := d.exchange(http.MethodPost, d.url+"/v1/admin/tenants", admin, narrow)
+	if res.StatusCode != http.StatusCreated {
+		t.Fatalf("the tenant is not made: %d %s", res.StatusCode, body)
+	}
+	spec := fields{"urls": numbered(site, 300), "concurrency": 1}
+	first, second := d.submit(alpha, spec).ID, d.submit(alpha, spec).ID
+	if j := d.status(alpha, second); j.WaitingFor != crawl.WaitingTenantQuota || j.Position != 1 {
+		t.Errorf("the second job is %+v", j)
+	}
+	o.says(o.do("queue-backlog", 1), "alpha: 1 running, 1 waiting")
+	o.do("queue-backlog", 2)
+	d.processed(alpha, second, 1) // beside the first, which takes half a minute
+	for _, id := range []string{first, second} {
+		if j := d.cancel(alpha, id); j.State != crawl.Cancelled {
+			t.Errorf("ended as %+v", j)
+		}
+	}
+}
+
+// ban meets a host that refuses us, has it left alone, and ends the job.
+func ban(t *testing.T, b *runbook) {
+	const pages = 40
+	d := deploy(t, 1, "TRAWL_ADMIN_KEY="+adminKey)
+	o := b.operator(d, nil)
+	shut := crawltest.NewHandlerSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/robots.txt" {
+			http.Error(w, "go away", http.StatusForbidden)
+		}
+	}))
+	job := d.submit(alpha, fields{"urls": numbered(shut, pages)}).ID
+	d.watch(alpha, job).end(long)
+	o.says(o.do("a-host-that-bans-us", 1, "JOB="+job), `"http_403":40`, `40 "url":"`+shut.URL)
+
+	site, other := slowSite(t, 50*time.Millisecond), slowSite(t, 0)
+	urls := append(numbered(site, 500), numbered(other, 20)...)
+	job = d.submit(alpha, fields{"urls": urls, "concurrency": 4}).ID
+	w := d.watch(alpha, job)
+	d.processed(alpha, job, 10)
+	o.do("a-host-that-bans-us", 2, "HOST="+strings.TrimPrefix(site.URL, "http://"))
+	crawltest.Eventually(t, long, "the job to leave its host alone", func() bool {
+		j := d.status(alpha, job)
+		return j.WaitingFor == crawl.WaitingHostDelay && j.Active == 0 && j.Queued == 0
+	})
+	asked := len(site.Requests())
+	if n := other.Hits("/20"); n != 1 {
+		t.Errorf("the other host's last page was asked for %d times, want once", n)
+	}
+	next := d.submit(alpha, fields{"urls": []string{site.URL + "/another"}}).ID
+	crawltest.Eventually(t, long, "another job to leave the host alone", func() bool {
+		return d.status(alpha, next).WaitingFor == crawl.WaitingHostDelay
+	})
+	if n := len(site.Requests()); n != asked {
+		t.Errorf("the host was asked %d times while it was to be left alone", n-asked)
+	}
+	o.says(o.do("a-host-that-bans-us", 3, "JOB="+job), `"cancelled"`)
+	if j := w.end(long); j.State != crawl.Cancelled || j.Accepted < 30 {
+		t.Errorf("ended as %+v", j)
+	}
+}
+
+// stuckJob takes a job's task out of the queue before any worker has seen it.
+func stuckJob(t *testing.T, b *runbook) {
+	d := deploy(t, 0, "TRAWL_ADMIN_KEY="+adminKey)
+	o := b.operator(d, nil)
+	site := slowSite(t, 50*time.Millisecond)
+	job := d.submit(alpha, fields{"urls": numbered(site, 5)}).ID
+	if n := d.redis.Client.LRem(t.Context(), "asynq:{crawl}:pending", 0, job).Val(); n != 1 {
+		t.Fatalf("%d tasks of the job were in the queue, want 1", n)
+	}
+	if n := d.redis.Client.Del(t.Context(), "asynq:{crawl}:t:"+job).Val(); n != 1 {
+		t.Fatal("the job's task is not to be found")
+	}
+	o.says(o.do("stuck-job", 1, "JOB="+job), `"waiting_for":"worker"`)
+	w := d.watch(alpha, job)
+	d.startWorker()
+	begun := time.Now()
+	if j := w.end(long); j.State != crawl.Completed || j.Accepted != 5 {
+		t.Errorf("without its task the job ends as %+v", j)
+	}
+	if took := time.Since(begun); took > heal+time.Second {
+		t.Errorf("the job was rung again after %v, want %v at most", took, heal)
+	}
+	// What hurries a sweep hurts no job that runs.
+	job = d.submit(alpha, fields{"urls": numbered(site, 100), "concurrency": 4}).ID
+	w = d.watch(alpha, job)
+	for _, at := range []int64{1, 20, 50} {
+		d.processed(alpha, job, at)
+		o.do("stuck-job", 1, "JOB="+job)
+		o.do("stuck-job", 2, "JOB="+job)
+	}
+	if j := w.end(long); j.State != crawl.Completed || j.Accepted != 100 {
+		t.Errorf("a job that was looked at ends as %+v", j)
+	}
+	for _, p := range d.recordedOnce(alpha, job, numbered(site, 100)) {
+		if p.Attempts != 1 {
+			t.Errorf("%s has %d attempts", p.URL, p.Attempts)
+		}
+	}
+}
+
+// noise is a page that hardly compresses, and is the same each time.
+func noise(w http.ResponseWriter, r *http.Request) {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(r.URL.Path)) // a hash takes all
+	random := rand.New(rand.NewPCG(h.Sum64(), 1))
+	raw := make([]byte, 12<<10)
+	for i := range raw {
+		raw[i] = byte(random.Uint32())
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = fmt.Fprintf(w, "<title>x</title><p>%s", base64.StdEncoding.EncodeToString(raw)) // the client may be gone
+}
+
+// fullRedis fills a Redis while a job runs, and gives it room in both ways.
+func fullRedis(t *testing.T, b *runbook) {
+	const kept = 500
+	d := deploy(t, 1, "TRAWL_ADMIN_KEY="+adminKey, "TRAWL_MAX_RUNNING=1")
+	o := b.operator(d, nil)
+	loud := crawltest.NewHandlerSite(t, http.HandlerFunc(noise))
+	d.watch(alpha, d.submit(alpha, fields{"urls": numbered(loud, kept), "formats": []string{"text"}}).ID).end(long)
+	site := slowSite(t, 100*time.Millisecond)
+	running := d.submit(alpha, fields{"urls": numbered(site, 400), "concurrency": 4}).ID
+	w := d.watch(alpha, running)
+	d.processed(alpha, running, 1)
+
+	fill := func() {
+		t.Helper()
+		used := memoryUsed(t, d)
+		limit := strconv.FormatInt(used+used/50, 10)
+		if err := d.redis.Client.ConfigSet(t.Context(), "maxmemory", limit).Err(); err != nil {
+			t.Fatal(err)
+		}
+		spec := fields{"urls": numbered(site, 3000)}
+		crawltest.Eventually(t, long, "a submission that finds no room", func() bool {
+			res, body := d.post(alpha, spec)
+			if res.StatusCode == http.StatusAccepted {
+				return false
+			}
+			problem(t, res, body, http.StatusServiceUnavailable, crawl.CodeOverloaded)
+			if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err != nil || s < 1 {
+				t.Errorf("Retry-After is %q", res.Header.Get("Retry-After"))
+			}
+			return true
+		})
+		res, body := d.exchange(http.MethodGet, d.url+"/readyz", nil, "")
+		if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "memory") {
+			t.Errorf("with a full Redis the API says %d %s", res.StatusCode, body)
+		}
+	}
+	again := func(how string) {
+		t.Helper()
+		crawltest.Eventually(t, long, how+": the API to be ready", func() bool {
+			res, _ := d.exchange(http.MethodGet, d.url+"/readyz", nil, "")
+			return res.StatusCode == http.StatusOK
+		})
+		if j := d.status(alpha, running); j.State.Terminal() {
+			t.Errorf("%s: the job has ended already: %+v", how, j)
+		} else {
+			d.processed(alpha, running, j.Processed+5)
+		}
+	}
+	fill()
+	o.says(o.do("full-redis", 1), "maxmemory_policy:noeviction", "alpha: ", " 1 of them running")
+	o.do("full-redis", 2)
+	again("ended jobs were deleted")
+	fill()
+	o.says(o.do("full-redis", 3, "MORE=1gb"), "OK")
+	again("Redis was given more")
+	if res, body := d.post(alpha, fields{"urls": numbered(site, 1)}); res.StatusCode != http.StatusAccepted {
+		t.Errorf("a submission is answered %d %s", res.StatusCode, body)
+	}
+	if j := w.end(long); j.State != crawl.Completed || j.Accepted != 400 {
+		t.Errorf("the job that ran meanwhile ends as %+v", j)
+	}
+	d.recordedOnce(alpha, running, numbered(site, 400))
+}
+
+// memoryUsed is what Redis says it uses, in bytes.
+func memoryUsed(t *testing.T, d *deployment) int64 {
+	t.Helper()
+	info, err := d.redis.Client.InfoMap(t.Context(), "memory").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := strconv.ParseInt(info["Memory"]["used_memory"], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
+}
+
+// poisonPage has a page that kills its worker each time: the job ends without it, as soon as it
+// is to blame, and the pages beside it are not.
+func poisonPage(t *testing.T, b *runbook) {
+	const pages = 12
+	var deadly atomic.Bool
+	deadly.Store(true)
+	swallowed := make(chan struct{}, 100)
+	site := crawltest.NewHandlerSite(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/6" && deadly.Load() {
+			swallowed <- struct{}{}
+			<-r.Context().Done()
+		}
+	}))
+	d := deploy(t, 0, "TRAWL_ADMIN_KEY="+adminKey)
+	o := b.operator(d, nil)
+	job := d.submit(alpha, fields{"urls": numbered(site, pages), "concurrency": 2}).ID
+	w := d.watch(alpha, job)
+	deaths := 0
+	for {
+		victim := d.startWorker()
+		select {
+		case <-swallowed:
+			// What was in flight beside it is as unlucky: one other page.
+			crawltest.Eventually(t, long, "the page to be all that is left in flight", func() bool {
+				j := d.status(alpha, job)
+				return j.Processed == pages-1 && j.Active == 1
+			})
+			victim.Kill()
+			deaths++
+			continue
+		case <-w.ended:
+		case <-time.After(long):
+			t.Fatalf("after %d deaths the job is %+v", deaths, d.status(alpha, job))
+		}
+		break
+	}
+	j := w.end(long)
+	if j.State != crawl.CompletedWithErrors || j.Accepted != pages-1 || j.Failed != 1 ||
+		j.FailedByType[crawl.CodeWorkerLost] != 1 {
+		t.Errorf("ended as %+v", j)
+	}
+	if deaths != 5 {
+		t.Errorf("the page killed %d workers, want 5", deaths)
+	}
+	o.says(o.do("poison-page", 1, "JOB="+job), `"url":"`+site.URL+`/6"`)
+	deadly.Store(false)
+	next := d.submit(alpha, fields{"urls": []string{site.URL + "/6"}}).ID
+	if j := d.watch(alpha, next).end(long); j.State != crawl.Completed {
+		t.Errorf("the harmless page ends as %+v", j)
+	}
+}
