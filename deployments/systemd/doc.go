@@ -1,0 +1,2 @@
+// Package systemd holds the tests of the units beside it.
+package systemd
