@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"path"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +23,19 @@ import (
 	"example.com/trawl/pkg/crawltest"
 )
 
-func TestMain(m *testing.M) { crawltest.Main(m) }
+// atOnce is how many tests run at a time, where nobody says otherwise: on two cores the default
+// would be two, and most of a test here is waiting for leases, graces and delays to pass.
+const atOnce = 4
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue && runtime.GOMAXPROCS(0) < atOnce {
+		if err := f.Value.Set(strconv.Itoa(atOnce)); err != nil {
+			panic(err)
+		}
+	}
+	crawltest.Main(m)
+}
 
 const (
 	// ready bounds the start of a program, which may have to be built first with
