@@ -591,7 +591,7 @@ func (p *params) tenantCursor(s string) string {
 // logChange tells who audits the service what the holder of the admin key changed; more
 // names the keys that it is about, or the values that are new.
 func (s *Server) logChange(ctx context.Context, x *exchange, action, tenant string, more ...slog.Attr) {
-	s.log.LogAttrs(ctx, slog.LevelInfo, "admin change", append([]slog.Attr{
+	s.log.LogAttrs(ctx, s.auditLevel(), "admin change", append([]slog.Attr{
 		slog.String("by", "admin"), slog.String("action", action), slog.String("tenant", tenant),
 		slog.String("request_id", x.id),
 	}, more...)...)

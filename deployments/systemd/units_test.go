@@ -42,7 +42,7 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: %s", name, fault)
 		}
 		for _, c := range []struct{ old, broken string }{
-			{"TimeoutStopSec=30s", "TimeoutStopSec=20s"},
+			{"TimeoutStopSec=40s", "TimeoutStopSec=30s"},
 			{"Type=notify", "Type=simple"},
 			{"WatchdogSec=", "#WatchdogSec="},
 			{"MemoryMax=", "#MemoryMax="},
@@ -78,7 +78,7 @@ func TestVerify(t *testing.T) {
 		}
 		for _, c := range []struct{ old, broken string }{
 			{"ProtectHome=", "ProtectHomes="},
-			{"TimeoutStopSec=30s", "TimeoutStopSec=30x"},
+			{"TimeoutStopSec=40s", "TimeoutStopSec=40x"},
 			{"SystemCallFilter=@system-service", "SystemCallFilter=@system-services"},
 			{"ExecStart=/usr/local/bin/", "ExecStart=/usr/bin/"},
 			{"CapabilityBoundingSet=", "#CapabilityBoundingSet="},
@@ -202,7 +202,7 @@ func faults(t *testing.T, process deploytest.Process, text string) []string {
 		one("ExecStart") != "/usr/local/bin/trawl-"+string(process) {
 		fault("is started otherwise")
 	}
-	if d, err := time.ParseDuration(one("TimeoutStopSec")); err != nil || d < settings.ShutdownGrace+5*time.Second {
+	if d, err := time.ParseDuration(one("TimeoutStopSec")); err != nil || d < settings.ShutdownGrace+15*time.Second { // last words to the store, and the last spans
 		fault("is killed after %v, and may stop for %v", d, settings.ShutdownGrace)
 	}
 	if d, err := time.ParseDuration(one("WatchdogSec")); err != nil || d < 30*time.Second {

@@ -19,6 +19,10 @@ const (
 	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 )
 
+// mostBatch bounds the numbers of the batch processor: spans, 16 bytes each while none waits, and
+// milliseconds, a quarter of an hour.
+const mostBatch = 1_000_000
+
 var samplers = []string{
 	"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio",
 }
@@ -43,10 +47,11 @@ func tracingOn() (bool, error) {
 	for _, name := range []string{
 		"OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
 	} {
-		// Of the size of the queue a negative number would be a panic.
+		// Of the size of the queue a negative or huge number would be a panic, and a huge delay
+		// becomes none: a core would be busy with it.
 		if s := os.Getenv(name); s != "" {
-			if n, err := strconv.Atoi(strings.TrimSpace(s)); err != nil || n < 1 {
-				faults = append(faults, fmt.Errorf("%s: %q is no whole number above 0", name, s))
+			if n, err := strconv.Atoi(strings.TrimSpace(s)); err != nil || n < 1 || n > mostBatch {
+				faults = append(faults, fmt.Errorf("%s: %q is no whole number from 1 to %d", name, s, mostBatch))
 			}
 		}
 	}

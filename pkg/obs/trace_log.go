@@ -3,6 +3,7 @@ package obs
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -10,6 +11,9 @@ import (
 // toldEvery is the pause between two lines about traces that do not arrive: a
 // collector that is down fails a batch every few seconds, and nothing else is wrong.
 const toldEvery = time.Minute
+
+// mostTold bounds the bytes of an error in the log.
+const mostTold = 1000
 
 // rareLog logs the trouble that OpenTelemetry has, at once and then once a minute
 // with the number of what it kept to itself.
@@ -37,7 +41,11 @@ func (r *rareLog) lose(ctx context.Context, err error, spans int) {
 		r.kept++
 		return
 	}
+	text := err.Error()
+	if len(text) > mostTold { // it quotes what the collector answered, of any length
+		text = strings.ToValidUTF8(text[:mostTold], "") + "…"
+	}
 	r.log.WarnContext(ctx, "traces do not arrive; look at the collector and the OTEL_ settings",
-		slog.Any("err", err), slog.Int("spans_lost", r.lost), slog.Int("errors_not_logged", r.kept))
+		slog.String("err", text), slog.Int("spans_lost", r.lost), slog.Int("errors_not_logged", r.kept))
 	r.again, r.kept, r.lost = now.Add(toldEvery), 0, 0
 }

@@ -152,7 +152,8 @@ func look(ctx context.Context, c *redis.Client) node {
 		n.name = "master"
 	}
 	begun := time.Now()
-	if c.Ping(ctx).Err() != nil {
+	// A server whose disk is full answers PING with MISCONF: it is there, and says so in INFO.
+	if err := c.Ping(ctx).Err(); err != nil && !redis.HasErrorPrefix(err, "MISCONF") {
 		return n
 	}
 	n.up, n.ping = true, time.Since(begun)

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	"example.com/trawl/pkg/crawl"
@@ -29,6 +31,9 @@ type Stats struct {
 	// WebhookJobs have events that are to be delivered now; those that found their receiver
 	// busy are not among them.
 	WebhookJobs int64
+	// Broken are tenants that could not be counted, since Redis answered that their keys are not what
+	// they should be: somebody wrote to them by hand. With any, everything else is a lower bound.
+	Broken int64
 	// Skipped jobs were not looked into, since the work of one call is bounded. With any,
 	// Jobs, URLs and Due are lower bounds.
 	Skipped int64
@@ -75,7 +80,12 @@ func (s *Store) stats(ctx context.Context, tenants []string, each, total int64) 
 		}
 		s.send(ctx, nil, calls...)
 		for i, c := range calls {
-			if err := c.err(); err != nil {
+			switch err := c.err(); {
+			case err != nil && strings.Contains(c.cmd.Err().Error(), "WRONGTYPE"):
+				s.o.Logger.WarnContext(ctx, "a tenant cannot be counted", slog.String("tenant", tenants[i]), slog.Any("err", err))
+				out.Broken++
+				continue
+			case err != nil:
 				return Stats{}, fmt.Errorf("stats of tenant %s: %w", tenants[i], err)
 			}
 			total -= out.add(array(c.cmd))

@@ -249,10 +249,23 @@ func (s *Store) missing(ctx context.Context, j crawl.JobRef) error {
 	return err
 }
 
-// Ready reports whether the store can take work: it answers, and has memory left.
+// writableScript changes nothing and does not say so: Redis refuses it where it refuses writes.
+// Memory is told apart.
+const writableScript = "#!lua flags=allow-oom\nreturn redis.call('EXISTS', KEYS[1])"
+
+// Ready reports whether the store can take work: it answers, takes writes, and has memory left.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.rdb.Ping(ctx).Err(); err != nil {
 		return fault(err)
+	}
+	err := s.rdb.Eval(ctx, writableScript, []string{rootKey("")}).Err()
+	for _, prefix := range []string{"READONLY", "NOREPLICAS"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return &crawl.Fault{
+				Code: crawl.CodeUnavailable, RetryAfter: 2 * time.Second, Err: err,
+				Message: "Redis takes no writes: it is a replica, or lacks replicas that it must have.",
+			}
+		}
 	}
 	info, err := s.rdb.Info(ctx, "memory").Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {

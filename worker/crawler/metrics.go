@@ -167,7 +167,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		slices:   gauge("trawl_slices", "Slices that this process serves."),
 		dead:     counter("trawl_dead_slices_total", "Slices of lost workers that a sweep of this process buried."),
 		back:     counter("trawl_urls_given_back_total", "URLs that those slices held."),
-		sweeps:   newCounters("trawl_sweeps_total", "result", "Sweeps by result.", "ok", "error"),
+		sweeps:   newCounters("trawl_sweeps_total", "result", "Sweeps by result; partly: some tenants could not be healed, the log says which.", "ok", "partly", "error"),
 		webhooks: webhook.NewMetrics(reg),
 	}
 	if reg != nil {
@@ -179,7 +179,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 func (m *Metrics) swept(s store.Swept, err error) {
 	result := "ok"
-	if err != nil {
+	switch {
+	case err != nil && s.Tenants > 0:
+		result = "partly"
+	case err != nil:
 		result = "error"
 	}
 	m.sweeps.add(result, 1)
