@@ -230,7 +230,14 @@ func (b *banner) text() string {
 	line("  docs       %s/docs", b.url)
 	line("  store      %s", b.storeText())
 	line("  may crawl  %s", b.sourcesText())
-	line("Submit a job:")
+	if b.cfg.AdminKey != "" {
+		line("  monitor    %s/monitor (TRAWL_ADMIN_KEY opens it)", b.url)
+	}
+	if b.key == "" {
+		line("Submit a job, with TRAWL_KEY set to a key of yours:")
+	} else {
+		line("Submit a job:")
+	}
 	line("  curl -sS %s/v1/jobs -H %s -H 'Content-Type: application/json' -d '{\"seed_url\": \"%s\"}'",
 		b.url, header, b.site)
 	line("Watch it from another terminal:")
