@@ -198,10 +198,11 @@ func (d *deployment) told(worker string, before scrape, j *crawl.Job) scrape {
 	}
 	want := scrape{
 		"pages_total accepted": float64(j.Accepted), "pages_total failed": float64(j.Failed), "pages_total stale": 0,
-		"pages_total retry": 0, "pages_total redirect": 0, "pages_total released": 0, "page_failures_total other": 0,
+		"pages_total retry": 0, "pages_total redirect": 0, "pages_total released": 0, "pages_total asked": 0,
+		"page_failures_total other": 0, "deferrals_total asked": 0,
 		"page_skips_total other": 0, "fetched_bytes_total": float64(j.Bytes), "rings_total failed": 0, "deferrals_total other": 0,
 		"fetch_seconds": 6, "host_wait_seconds": 6, "commit_seconds": 6, // all but the one that robots.txt forbids
-		"lease_seconds": got["leased_urls sum"],
+		"lease_seconds recorded": 7, "lease_seconds returned": got["leased_urls sum"] - 7,
 	}
 	for reason, n := range j.SkippedByReason {
 		want["page_skips_total "+string(reason)] = float64(n)

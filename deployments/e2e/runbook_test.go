@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,12 +21,17 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/goccy/go-yaml"
+
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/crawltest"
 )
 
 // runbookFile is what an operator reads when something is wrong.
 const runbookFile = "../RUNBOOK.md"
+
+// alertsFile has the alerts that lead to it.
+const alertsFile = "../prometheus/rules/trawl.yml"
 
 // anchors are the parts of the runbook. Alerts, dashboards and other documents lead to them.
 var anchors = []string{
@@ -36,6 +43,7 @@ var anchors = []string{
 // runbook is the shell of the runbook, by anchor.
 type runbook struct {
 	blocks map[string][]string
+	text   map[string]string // all that a part says
 
 	mu  sync.Mutex
 	ran map[string]bool // "anchor n"
@@ -48,10 +56,11 @@ func readRunbook(t *testing.T) *runbook {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &runbook{blocks: map[string][]string{}, ran: map[string]bool{}}
+	b := &runbook{blocks: map[string][]string{}, text: map[string]string{}, ran: map[string]bool{}}
 	var found []string
 	at, inside := "", false
 	for line := range strings.Lines(string(text)) {
+		b.text[at] += line
 		line = strings.TrimSuffix(line, "\n")
 		heading, isHeading := strings.CutPrefix(line, "## ")
 		switch {
@@ -158,6 +167,51 @@ func (o *operator) says(out string, words ...string) {
 	}
 }
 
+// Who is woken by an alert finds its name in the part that it leads to; and no part names an alert
+// that is none.
+func TestRunbookNamesAlerts(t *testing.T) {
+	t.Parallel()
+	b := readRunbook(t)
+	text, err := os.ReadFile(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	alerts := map[string]bool{}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			if r.Alert == "" {
+				continue
+			}
+			alerts[r.Alert] = true
+			_, part, _ := strings.Cut(r.Annotations["runbook"], "#")
+			if !strings.Contains(b.text[part], "`"+r.Alert+"`") {
+				t.Errorf("%s leads to the part %q, which does not name it", r.Alert, part)
+			}
+		}
+	}
+	if len(alerts) < 20 {
+		t.Errorf("%s has the alerts %v", alertsFile, alerts)
+	}
+	for part, text := range b.text {
+		for _, name := range regexp.MustCompile("`(Trawl[A-Z][A-Za-z]*)`").FindAllStringSubmatch(text, -1) {
+			if !alerts[name[1]] {
+				t.Errorf("%s names %s, which is no alert", part, name[1])
+			}
+		}
+	}
+}
+
 // TestRunbook: what deployments/RUNBOOK.md says, done: each block of its shell runs in one of these,
 // and what it is for comes about. What else its parts promise, others test: a killed worker
 // [TestKilledWorkers], a rolling restart [TestDeploys], a Redis that is away [TestRedisOutage] or comes back
@@ -175,7 +229,7 @@ func TestRunbook(t *testing.T) {
 	b := readRunbook(t)
 	all := map[string]func(*testing.T, *runbook){
 		"looking": looking, "ban": ban, "stuck": stuckJob, "full": fullRedis, "poison": poisonPage, "keys": rotatedKeys,
-		"passwords": rotatedPasswords, "gateway": rotatedGateway, "webhooks": rotatedWebhooks, "backup": backups,
+		"disk": fullDisk, "passwords": rotatedPasswords, "gateway": rotatedGateway, "webhooks": rotatedWebhooks, "backup": backups,
 	}
 	var begun atomic.Int64
 	t.Cleanup(func() { // runs when all of them have ended
@@ -235,6 +289,11 @@ func looking(t *testing.T, b *runbook) {
 	}
 
 	admin := http.Header{"Authorization": {"Bearer " + adminKey}, "Content-Type": {"application/json"}}
+	// A tenant of TRAWL_API_KEYS has no record until the block makes one.
+	for range 2 { // made, and then there
+		o.says(o.do("queue-backlog", 2, "TENANT="+beta), `"name":"beta"`, `"max_running":20`, `"effective":`, `"max_running":10`)
+	}
+	d.cancel(beta, d.submit(beta, fields{"urls": numbered(site, 3)}).ID) // its key is still one
 	narrow := `{"name":"alpha","quota":{"max_running":1}}`
 	res, body := d.exchange(http.MethodPost, d.url+"/v1/admin/tenants", admin, narrow)
 	if res.StatusCode != http.StatusCreated {
@@ -274,7 +333,8 @@ func ban(t *testing.T, b *runbook) {
 	job = d.submit(alpha, fields{"urls": urls, "concurrency": 4}).ID
 	w := d.watch(alpha, job)
 	d.processed(alpha, job, 10)
-	o.do("a-host-that-bans-us", 2, "HOST="+strings.TrimPrefix(site.URL, "http://"))
+	host := strings.TrimPrefix(site.URL, "http://")
+	o.do("a-host-that-bans-us", 2, "HOST="+host)
 	crawltest.Eventually(t, long, "the job to leave its host alone", func() bool {
 		j := d.status(alpha, job)
 		return j.WaitingFor == crawl.WaitingHostDelay && j.Active == 0 && j.Queued == 0
@@ -290,7 +350,10 @@ func ban(t *testing.T, b *runbook) {
 	if n := len(site.Requests()); n != asked {
 		t.Errorf("the host was asked %d times while it was to be left alone", n-asked)
 	}
-	o.says(o.do("a-host-that-bans-us", 3, "JOB="+job), `"cancelled"`)
+	o.do("a-host-that-bans-us", 3, "JOB="+job, "HOST="+host)
+	d.processed(alpha, job, d.status(alpha, job).Processed+10)
+	o.do("a-host-that-bans-us", 2, "HOST="+host)
+	o.says(o.do("a-host-that-bans-us", 4, "JOB="+job), `"cancelled"`)
 	if j := w.end(long); j.State != crawl.Cancelled || j.Accepted < 30 {
 		t.Errorf("ended as %+v", j)
 	}
@@ -310,7 +373,7 @@ func stuckJob(t *testing.T, b *runbook) {
 	}
 	o.says(o.do("stuck-job", 1, "JOB="+job), `"waiting_for":"worker"`)
 	w := d.watch(alpha, job)
-	d.startWorker()
+	one := d.startWorker()
 	begun := time.Now()
 	if j := w.end(long); j.State != crawl.Completed || j.Accepted != 5 {
 		t.Errorf("without its task the job ends as %+v", j)
@@ -333,6 +396,76 @@ func stuckJob(t *testing.T, b *runbook) {
 		if p.Attempts != 1 {
 			t.Errorf("%s has %d attempts", p.URL, p.Attempts)
 		}
+	}
+	changedByHand(o, one)
+}
+
+// changedByHand has a tenant, the only one, whose keys somebody changed, and mends them.
+func changedByHand(o *operator, w *worker) {
+	o.t.Helper()
+	o.says(o.do("stuck-job", 3), "jobs: zset", "due: zset", "running: none")
+	if err := o.d.redis.Client.Set(o.t.Context(), "{t:"+alpha+"}:due", "x", 0).Err(); err != nil {
+		o.t.Fatal(err)
+	}
+	o.says(o.do("stuck-job", 3), "jobs: zset", "due: string")
+	readyz := func(status int, word string) func() bool {
+		return func() bool {
+			res, body := o.d.exchange(http.MethodGet, "http://"+w.health+"/readyz", nil, "")
+			return res.StatusCode == status && strings.Contains(string(body), word)
+		}
+	}
+	crawltest.Eventually(o.t, long, "the worker to say that no sweep goes through", readyz(http.StatusServiceUnavailable, "sweep"))
+	found := logged(o.t, w.Proc, "sweep failed")
+	if len(found) == 0 || !strings.Contains(fmt.Sprint(found[0]), "WRONGTYPE") ||
+		!strings.Contains(fmt.Sprint(found[0]), "tenant "+alpha) {
+		o.t.Errorf("the log says %v", found)
+	}
+	if w.metric(`trawl_sweeps_total{result="error"}`) == 0 {
+		o.t.Error("a sweep that failed is not counted")
+	}
+	o.do("stuck-job", 4)
+	crawltest.Eventually(o.t, long, "the worker to be ready", readyz(http.StatusOK, "ready"))
+	next := o.d.submit(alpha, fields{"urls": []string{"http://127.0.0.1:1/"}}).ID
+	if j := o.d.watch(alpha, next).end(long); j.Processed != 1 {
+		o.t.Errorf("after it a job ends as %+v", j)
+	}
+}
+
+// fullDisk has a Redis that cannot write its snapshot, until there is room for it.
+func fullDisk(t *testing.T, b *runbook) {
+	dir := t.TempDir()
+	r := guard(t, "--dir", dir, "--appendonly", "yes")
+	d := deployOn(t, r, 0, "TRAWL_ADMIN_KEY="+adminKey)
+	o := b.operator(d, nil)
+	inTheWay := filepath.Join(dir, "dump.rdb", "x") // what no snapshot can replace
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Client.ConfigSet(t.Context(), "save", "3600 1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Client.ConfigSet(context.WithoutCancel(t.Context()), "save", "") // or it would refuse to stop
+	_ = r.Client.BgSave(t.Context()).Err()
+	spec := fields{"urls": []string{"http://127.0.0.1:1/"}}
+	crawltest.Eventually(t, long, "a submission that is refused", func() bool {
+		res, body := d.post(alpha, spec)
+		if res.StatusCode == http.StatusAccepted {
+			return false
+		}
+		problem(t, res, body, http.StatusServiceUnavailable, crawl.CodeUnavailable)
+		return true
+	})
+	_, metrics := d.exchange(http.MethodGet, d.url+"/metrics", nil, "")
+	if !strings.Contains(string(metrics), "\ntrawl_redis_persistence_ok{") ||
+		strings.Contains(string(metrics), `trawl_redis_persistence_ok{node="`+r.Addr+`"} 1`) {
+		t.Error("the metrics do not say that Redis cannot write")
+	}
+	if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {
+		t.Fatal(err)
+	}
+	o.says(o.do("redis-down", 2), "rdb_last_bgsave_status:ok", "aof_last_bgrewrite_status:ok", "aof_last_write_status:ok")
+	if res, body := d.post(alpha, spec); res.StatusCode != http.StatusAccepted {
+		t.Errorf("a submission is answered %d %s", res.StatusCode, body)
 	}
 }
 
@@ -357,7 +490,7 @@ func fullRedis(t *testing.T, b *runbook) {
 	loud := crawltest.NewHandlerSite(t, http.HandlerFunc(noise))
 	d.watch(alpha, d.submit(alpha, fields{"urls": numbered(loud, kept), "formats": []string{"text"}}).ID).end(long)
 	site := slowSite(t, 100*time.Millisecond)
-	running := d.submit(alpha, fields{"urls": numbered(site, 400), "concurrency": 4}).ID
+	running := d.submit(alpha, fields{"urls": numbered(site, 800), "concurrency": 4}).ID
 	w := d.watch(alpha, running)
 	d.processed(alpha, running, 1)
 
@@ -397,9 +530,19 @@ func fullRedis(t *testing.T, b *runbook) {
 			d.processed(alpha, running, j.Processed+5)
 		}
 	}
+	for range 101 { // more than a page of the list, and another state
+		d.cancel(alpha, d.submit(alpha, fields{"urls": numbered(site, 1)}).ID)
+	}
 	fill()
+	// The slice that runs goes on all the same.
+	d.processed(alpha, running, d.status(alpha, running).Processed+5)
 	o.says(o.do("full-redis", 1), "maxmemory_policy:noeviction", "alpha: ", " 1 of them running")
 	o.do("full-redis", 2)
+	for _, state := range []crawl.State{crawl.Completed, crawl.Cancelled} {
+		if left := ended(t, d, state); left != 0 {
+			t.Errorf("%d jobs that are %s are left", left, state)
+		}
+	}
 	again("ended jobs were deleted")
 	fill()
 	o.says(o.do("full-redis", 3, "MORE=1gb"), "OK")
@@ -407,10 +550,20 @@ func fullRedis(t *testing.T, b *runbook) {
 	if res, body := d.post(alpha, fields{"urls": numbered(site, 1)}); res.StatusCode != http.StatusAccepted {
 		t.Errorf("a submission is answered %d %s", res.StatusCode, body)
 	}
-	if j := w.end(long); j.State != crawl.Completed || j.Accepted != 400 {
+	if j := w.end(long); j.State != crawl.Completed || j.Accepted != 800 {
 		t.Errorf("the job that ran meanwhile ends as %+v", j)
 	}
-	d.recordedOnce(alpha, running, numbered(site, 400))
+	d.recordedOnce(alpha, running, numbered(site, 800))
+}
+
+// ended counts the jobs of a state that the first page of the list has.
+func ended(t *testing.T, d *deployment, state crawl.State) int {
+	t.Helper()
+	res, body := d.exchange(http.MethodGet, d.url+"/v1/jobs?limit=100&state="+string(state), d.as(alpha), "")
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("the list is answered %d %s", res.StatusCode, body)
+	}
+	return len(decode[struct{ Items []crawl.Job }](t, body).Items)
 }
 
 // memoryUsed is what Redis says it uses, in bytes.

@@ -115,6 +115,36 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%s asks the Prometheus of one instance", p.Title)
 		}
 	}
+	for _, p := range shown {
+		for _, q := range p.Targets {
+			if line := p.Type == "timeseries"; q.Range != line || q.Instant == line {
+				t.Errorf("%s: a line is of a range, all else of now: what is gone has no value", p.Title)
+			}
+		}
+	}
+}
+
+// What probes and scrapes do is left out wherever requests are counted over all routes: they are most of them.
+func TestNoProbes(t *testing.T) {
+	t.Parallel()
+	all := regexp.MustCompile(`trawl_http_request(s_total|_duration_seconds\w*)\{?[^\[]*\[`)
+	seen := 0
+	for _, r := range rows() {
+		for _, p := range r.panels {
+			for _, q := range p.queries {
+				for _, s := range all.FindAllString(q.expr, -1) {
+					seen++
+					// Errors has a line for each route that fails; the other only says whether an API was scraped.
+					if !strings.Contains(s, noProbes) && p.title != "Errors" && !strings.Contains(q.expr, "or 0 * sum(rate("+s) {
+						t.Errorf("%s/%s: probes are in %s", r.title, p.title, s)
+					}
+				}
+			}
+		}
+	}
+	if seen < 7 {
+		t.Errorf("%d selectors of requests were found", seen)
+	}
 }
 
 func checkGrid(t *testing.T, panels []panelJSON) {

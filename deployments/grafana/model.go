@@ -200,17 +200,20 @@ func (p panel) render(id int) panelJSON {
 	case number:
 		j.GridPos = gridPos{H: low, W: columns / 6}
 		j.Options = object{
-			"graphMode": "area", "colorMode": "none", "textMode": "auto",
+			"graphMode": "none", "colorMode": "none", "textMode": "auto",
 			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
 		}
 	case table:
 		j.FieldConfig.Defaults.Min = nil
 		j.Options = object{"showHeader": true}
 	}
+	// A number is of now, too: of a range Grafana shows the last value that there was, so that what is down
+	// looks as well as it was before.
+	now := p.kind == table || p.kind == number
 	for i, q := range p.queries {
 		t := targetJSON{
 			RefID: string(rune('A' + i)), Datasource: prometheus, EditorMode: "code",
-			Expr: q.expr, LegendFormat: q.legend, Range: p.kind != table, Instant: p.kind == table,
+			Expr: q.expr, LegendFormat: q.legend, Range: !now, Instant: now,
 		}
 		if p.kind == table {
 			t.Format = "table"

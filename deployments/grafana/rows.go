@@ -41,14 +41,16 @@ const (
 	ours = `{job=~".*trawl-(api|worker)"}`
 	// noProbes leaves out what asks whether a process is well.
 	noProbes = `route!~"/(healthz|readyz|metrics)"`
+	// all leaves out nothing.
+	all = ""
 )
 
-// quantiles asks for quantiles of a histogram over all that export it.
-func quantiles(metric string, of ...float64) []query {
+// quantiles asks for quantiles of a histogram over all that export it, of the series that are chosen.
+func quantiles(metric, chosen string, of ...float64) []query {
 	var out []query
 	for _, q := range of {
 		out = append(out, query{
-			fmt.Sprintf("histogram_quantile(%g, sum by (le) (rate(%s_bucket[$__rate_interval])))", q, metric),
+			fmt.Sprintf("histogram_quantile(%g, sum by (le) (rate(%s_bucket%s[$__rate_interval])))", q, metric, chosen),
 			fmt.Sprintf("p%g", q*100),
 		})
 	}
@@ -79,11 +81,6 @@ func sharedBy(metric, by string) query {
 	return query{fmt.Sprintf("max by (%s) (%s)", by, metric), "{{" + by + "}}"}
 }
 
-// sharedRate asks for a counter that every API exports for the whole cluster.
-func sharedRate(metric, by string) query {
-	return query{fmt.Sprintf("max by (%s) (rate(%s[$__rate_interval]))", by, metric), "{{" + by + "}}"}
-}
-
 // processes asks for a figure of each process.
 func processes(expr string) []query {
 	return []query{{fmt.Sprintf("sum by (job, instance) (%s)", expr), "{{job}} {{instance}}"}}
@@ -96,15 +93,21 @@ func rows() []row {
 
 func overview() row {
 	return row{"Overview", []panel{
-		{number, "Pages", "Pages recorded a second, whatever their outcome.", each, []query{
-			{`sum(rate(trawl_pages_total{outcome=~"accepted|failed|skipped|alias"}[$__rate_interval]))`, "pages"},
-		}},
+		{
+			number, "Pages",
+			"Pages recorded a second, whatever their outcome, as the workers count that are there now.",
+			each,
+			[]query{
+				{`sum(rate(trawl_pages_total{outcome=~"accepted|failed|skipped|alias"}[$__rate_interval]))`, "pages"},
+			},
+		},
 		{number, "Jobs running", "Jobs past their tenant's gate.", count, []query{
 			{`max(trawl_jobs{state="running"})`, "running"},
 		}},
 		{
 			number, "URLs due",
-			"URLs that a worker could take now. It is what the fleet is scaled by.",
+			"URLs that a worker could take now. A site that is slow on purpose has many: more workers help where " +
+				"tasks wait, too (Longest wait).",
 			count,
 			[]query{
 				shared("trawl_frontier_due_urls", "due"),
@@ -112,7 +115,7 @@ func overview() row {
 		},
 		{
 			number, "Workers",
-			"Workers that have shown themselves to the queue. None is fine while nothing is due.",
+			"Workers that have shown themselves to the queue. On a full Redis they cannot.",
 			count,
 			[]query{
 				shared("trawl_queue_servers", "workers"),
@@ -120,7 +123,7 @@ func overview() row {
 		},
 		{
 			number, "Redis memory",
-			"Used of maxmemory, on the fullest node. At 95 % submissions are refused.",
+			"Used of maxmemory, on the fullest node. At 95 % /readyz fails, at 100 % submissions are refused.",
 			ratio,
 			[]query{
 				{"max(trawl_redis_memory_used_bytes / (trawl_redis_memory_max_bytes > 0))", "used"},
@@ -128,11 +131,12 @@ func overview() row {
 		},
 		{
 			number, "API errors",
-			"Share of the requests that were answered with 5xx, probes left out.",
+			"Share of the requests that were answered with 5xx, probes left out. No data: no API was scraped.",
 			ratio,
 			[]query{{
 				`sum(rate(trawl_http_requests_total{` + noProbes + `, status=~"5.."}[$__rate_interval])) ` +
-					`/ (sum(rate(trawl_http_requests_total{` + noProbes + `}[$__rate_interval])) > 0) or vector(0)`,
+					`/ (sum(rate(trawl_http_requests_total{` + noProbes + `}[$__rate_interval])) > 0) ` +
+					`or 0 * sum(rate(trawl_http_requests_total[$__rate_interval]))`,
 				"5xx",
 			}},
 		},
@@ -149,7 +153,8 @@ func overview() row {
 		},
 		{
 			stack, "Pages by outcome",
-			"What became of URLs, a second. Retry, redirect, released and stale are tries, no pages.",
+			"What became of URLs, a second. Retry, redirect, asked, released and stale are tries, no pages. What a worker " +
+				"counted since its last scrape is lost when it is killed; the status of a job is exact.",
 			each,
 			[]query{
 				rate("trawl_pages_total", "outcome"),
@@ -171,9 +176,14 @@ func overview() row {
 				shared("trawl_jobs_oldest_queued_seconds", "job"), shared("trawl_queue_oldest_pending_seconds", "task"),
 			},
 		},
-		{graph, "Jobs ended", "Jobs that ended, a second, by how. Counted exactly, in Redis.", each, []query{
-			sharedRate("trawl_jobs_ended_total", "state"),
-		}},
+		{
+			graph, "Jobs ended",
+			"Jobs that ended in five minutes, by how. Counted in Redis, over all tenants.",
+			count,
+			[]query{
+				{"max by (state) (increase(trawl_jobs_ended_total[5m]))", "{{state}}"},
+			},
+		},
 	}}
 }
 
@@ -181,33 +191,45 @@ func api() row {
 	return row{"API", []panel{
 		{
 			graph, "Requests",
-			"Requests answered a second, by route.",
+			"Requests answered a second, by route; probes and scrapes left out.",
 			each,
-			[]query{rate("trawl_http_requests_total", "route")},
+			[]query{rate("trawl_http_requests_total{"+noProbes+"}", "route")},
 		},
 		{
-			graph, "Errors", "Requests a second that were answered with 4xx or 5xx. 499: the caller went away.", each,
+			graph, "Errors",
+			"Requests a second that were answered with 4xx or 5xx, a /readyz that is not ready among them. " +
+				"499: the caller went away.",
+			each,
 			[]query{{
 				`sum by (status, route) (rate(trawl_http_requests_total{status=~"[45].."}[$__rate_interval])) > 0`,
 				"{{status}} {{route}}",
 			}},
 		},
 		{
-			graph, "Duration, p99", "99 of 100 requests are answered within this time. A cancel may take 10 s.", second,
+			graph, "Duration, p99",
+			"99 of 100 requests are answered within this time, by route; probes and scrapes left out. A cancel " +
+				"may take 10 s.",
+			second,
 			[]query{{
 				"histogram_quantile(0.99, " +
-					"sum by (le, route) (rate(trawl_http_request_duration_seconds_bucket[$__rate_interval]))) > 0",
+					"sum by (le, route) (rate(trawl_http_request_duration_seconds_bucket{" + noProbes +
+					"}[$__rate_interval]))) > 0",
 				"{{route}}",
 			}},
 		},
 		{
 			graph, "Duration of all",
-			"Quantiles over all routes.",
-			second, quantiles("trawl_http_request_duration_seconds", .5, .95, .99),
+			"Quantiles over all routes but those of probes and scrapes.",
+			second, quantiles("trawl_http_request_duration_seconds", "{"+noProbes+"}", .5, .95, .99),
 		},
-		{graph, "In flight", "Requests that are being answered, by process.", count, []query{
-			{"sum by (instance) (trawl_http_requests_in_flight)", "{{instance}}"},
-		}},
+		{
+			graph, "In flight",
+			"Requests that are being answered, by process; the scrape that counts them left out.",
+			count,
+			[]query{
+				{"clamp_min(sum by (instance) (trawl_http_requests_in_flight) - 1, 0)", "{{instance}}"},
+			},
+		},
 		{
 			graph, "Submissions",
 			"Submissions a second: created, replayed, or refused with the code of the fault.",
@@ -224,7 +246,7 @@ func crawling() row {
 		{
 			graph, "Fetch",
 			"Time to fetch and read one URL. It is mostly the sites' own.",
-			second, quantiles("trawl_fetch_seconds", .5, .95, .99),
+			second, quantiles("trawl_fetch_seconds", all, .5, .95, .99),
 		},
 		{
 			graph, "In flight",
@@ -236,8 +258,9 @@ func crawling() row {
 		},
 		{
 			graph, "Host wait",
-			"From the lease of a URL to its granted start: what politeness costs.",
-			second, quantiles("trawl_host_wait_seconds", .5, .95),
+			"From the lease of a URL to its granted start: what politeness costs. What was sent back to wait for " +
+				"its host is not in it, see Deferrals.",
+			second, quantiles("trawl_host_wait_seconds", all, .5, .95),
 		},
 		{
 			stack, "Failures by type",
@@ -259,7 +282,7 @@ func crawling() row {
 		},
 		{
 			stack, "Deferrals",
-			"URLs sent back to wait, a second: for their host, a retry, or robots.txt.",
+			"URLs sent back to wait, a second: for their host, a retry, robots.txt, or as the site asked (Retry-After).",
 			each,
 			[]query{rate("trawl_deferrals_total", "for")},
 		},
@@ -276,19 +299,19 @@ func healing() row {
 	return row{"Leases and healing", []panel{
 		{
 			graph, "Lease",
-			"From the lease of a URL until it is recorded or given back. A lease is renewed, and lost 12 s " +
-				"after the last time.",
-			second, quantiles("trawl_lease_seconds", .5, .95, .99),
+			"From the lease of a URL until its outcome is recorded; what is given back is not in it. A lease is " +
+				"renewed, and lost 12 s after the last time.",
+			second, quantiles("trawl_lease_seconds", `{outcome="recorded"}`, .5, .95, .99),
 		},
 		{
 			graph, "Commit",
-			"From the end of a fetch until its outcome is recorded.",
-			second, quantiles("trawl_commit_seconds", .5, .95, .99),
+			"From the end of a fetch until its outcome is recorded, parsing and taking content included.",
+			second, quantiles("trawl_commit_seconds", all, .5, .95, .99),
 		},
 		{
 			graph, "Exchange",
 			"One round trip of a slice to Redis: commits, leases and host slots together.",
-			second, quantiles("trawl_exchange_seconds", .5, .95, .99),
+			second, quantiles("trawl_exchange_seconds", all, .5, .95, .99),
 		},
 		{
 			graph, "URLs a lease",
@@ -313,7 +336,8 @@ func healing() row {
 		},
 		{
 			graph, "In vain",
-			"Stale: outcomes that came too late for their lease. Released: URLs given back by who stopped.",
+			"Stale: outcomes that came too late for their lease. Released: fetches broken off, since the " +
+				"worker stops, or the job pauses or is cancelled.",
 			each,
 			[]query{
 				rate(`trawl_pages_total{outcome=~"stale|released"}`, "outcome"),
@@ -321,7 +345,7 @@ func healing() row {
 		},
 		{
 			graph, "Sweeps",
-			"Looks for what is overdue, by result. Each worker looks at least every five seconds.",
+			"Looks for what is overdue, by result. Each worker pauses for 0.7 s between two of them.",
 			each,
 			[]query{rate("trawl_sweeps_total", "result")},
 		},
@@ -372,7 +396,7 @@ func queue() row {
 
 func redis() row {
 	return row{"Redis", []panel{
-		{graph, "Memory", "Used, and maxmemory. Trawl refuses submissions at 95 %.", size, []query{
+		{graph, "Memory", "Used, and maxmemory. At 95 % /readyz fails, at 100 % submissions are refused.", size, []query{
 			{"max by (node) (trawl_redis_memory_used_bytes)", "{{node}} used"},
 			{"max by (node) (trawl_redis_memory_max_bytes)", "{{node}} max"},
 		}},
@@ -404,7 +428,8 @@ func redis() row {
 		}},
 		{
 			graph, "Persistence",
-			"Whether the append-only file is on, and whether the last write to disk went well.",
+			"Whether the append-only file is on, and whether its last write and rewrite and the last snapshot all " +
+				"went well.",
 			yesNo,
 			[]query{
 				{"min by (node) (trawl_redis_persistence_ok)", "{{node}} written"},
@@ -471,9 +496,10 @@ func process() row {
 		},
 		{
 			graph, "Jobs not counted",
-			"Jobs beyond what one look counts: with any, jobs and frontier are lower bounds.",
+			"Jobs beyond what one look counts, and tenants whose keys cannot be counted: with any, jobs and frontier " +
+				"are lower bounds.",
 			count,
-			[]query{shared("trawl_stats_jobs_skipped", "jobs")},
+			[]query{shared("trawl_stats_jobs_skipped", "jobs"), shared("trawl_stats_tenants_broken", "tenants")},
 		},
 		{table, "Versions", "What each process runs.", count, []query{
 			{"count by (job, version, revision, go) (trawl_build_info)", ""},

@@ -89,7 +89,8 @@ func TestChecksFindFaults(t *testing.T) {
 		},
 		{"example", "    kind: Deployment\n    name: trawl-worker", "    kind: Deployment\n    name: trawl-api"},
 		{"keda", "    kind: Deployment\n    name: trawl-worker", "    kind: Deployment\n    name: trawl-api"},
-		{"keda", "query: max(trawl_frontier_due_urls)", "query: max(trawl_frontier_due)"},
+		{"keda", "max(trawl_frontier_due_urls)", "max(trawl_frontier_due)"},
+		{"keda", "query: max(trawl_queue_oldest_pending_seconds)", "query: max(trawl_queue_oldest_seconds)"},
 		{"keda", "metricType: AverageValue", "metricType: Value"},
 		{"podmonitor", "port: http\n    scrape", "port: metrics\n    scrape"},
 	} {

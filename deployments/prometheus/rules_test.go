@@ -22,10 +22,12 @@ import (
 const (
 	configFile    = "prometheus.yml"
 	rulesFile     = "rules/trawl.yml"
-	rulesTestFile = "rules/trawl_test.yml"
 	dashboardFile = "../grafana/dashboards/trawl.json"
 	runbookFile   = "../RUNBOOK.md"
 )
+
+// rulesTestFiles are for promtool. The first test of the first is of a service that idles.
+var rulesTestFiles = []string{"rules/trawl_test.yml", "rules/trawl_jobs_test.yml"}
 
 // rule is one of a rules file: it records or alerts.
 type rule struct {
@@ -286,9 +288,10 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// resolve writes in place of what is recorded how it is recorded.
+// resolve writes in place of what is recorded how it is recorded. The last are first: what is recorded may be
+// made of what was recorded before it.
 func resolve(expr string, all []rule) string {
-	for _, r := range all {
+	for _, r := range slices.Backward(all) {
 		if r.Record != "" {
 			expr = strings.ReplaceAll(expr, r.Record, "("+r.Expr+")")
 		}
@@ -314,20 +317,24 @@ type ruleTest struct {
 // metric that it looks at is there and keeps it quiet.
 func TestEveryAlertIsTested(t *testing.T) {
 	t.Parallel()
-	var file struct{ Tests []ruleTest }
-	readYAML(t, rulesTestFile, &file)
+	var tests []ruleTest
+	for _, path := range rulesTestFiles {
+		var file struct{ Tests []ruleTest }
+		readYAML(t, path, &file)
+		tests = append(tests, file.Tests...)
+	}
 	idle := map[string]bool{}
-	for _, s := range file.Tests[0].InputSeries {
+	for _, s := range tests[0].InputSeries {
 		metric, _, _ := strings.Cut(s.Series, "{")
 		idle[metric] = true
 	}
-	for _, q := range file.Tests[0].PromqlExprTest {
+	for _, q := range tests[0].PromqlExprTest {
 		if q.Expr != `ALERTS{alertstate="firing"}` || len(q.ExpSamples) > 0 {
-			t.Errorf("%s: expects %+v, and not that nothing fires", file.Tests[0].Name, q)
+			t.Errorf("%s: expects %+v, and not that nothing fires", tests[0].Name, q)
 		}
 	}
 	fires := map[string]bool{}
-	for _, test := range file.Tests {
+	for _, test := range tests {
 		for _, q := range test.PromqlExprTest {
 			for _, s := range q.ExpSamples {
 				if m := regexp.MustCompile(`alertname="(\w+)"`).FindStringSubmatch(s.Labels); m != nil {
@@ -357,7 +364,7 @@ func TestEveryAlertIsTested(t *testing.T) {
 }
 
 // What rules and dashboard take for the processes of Trawl are the jobs of prometheus.yml, and
-// the file that has tests in it is not loaded as rules.
+// the files that have tests in them are not loaded as rules.
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	var config struct {
@@ -415,7 +422,7 @@ func TestPromtool(t *testing.T) {
 	for name, arguments := range map[string][]string{
 		"config": {"check", "config", configFile},
 		"rules":  {"check", "rules", rulesFile},
-		"tests":  {"test", "rules", rulesTestFile},
+		"tests":  append([]string{"test", "rules"}, rulesTestFiles...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -447,6 +454,48 @@ func TestPromtoolDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool(t, "check", "rules", path)
+}
+
+// What the dashboard says of errors while no request comes, and when no API is there to be asked: nothing, not
+// that all is well.
+func TestErrorsOfNobody(t *testing.T) {
+	t.Parallel()
+	const panel = "API errors, A"
+	expr, ok := dashboardQueries(t)[panel]
+	if !ok {
+		t.Fatalf("the dashboard has no %q", panel)
+	}
+	type object = map[string]any
+	value := func(at string, values ...float64) object {
+		var samples []object
+		for _, v := range values {
+			samples = append(samples, object{"labels": "{}", "value": v})
+		}
+		return object{"expr": expr, "eval_time": at, "exp_samples": samples}
+	}
+	series := func(route, status, values string) object {
+		return object{
+			"series": fmt.Sprintf(`trawl_http_requests_total{job="trawl-api", route=%q, status=%q}`, route, status),
+			"values": values,
+		}
+	}
+	b, err := json.Marshal(object{"evaluation_interval": "1m", "tests": []object{{
+		"interval": "1m",
+		"input_series": []object{
+			series("/metrics", "200", "0+4x60"),
+			series("/v1/jobs", "200", "0x20 0+3x20 60x20"),
+			series("/v1/jobs", "503", "0x20 0+1x20 20x20"),
+		},
+		"promql_expr_test": []object{value("15m", 0), value("40m", .25), value("55m", 0), value("80m")},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "errors.yml")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "test", "rules", path)
 }
 
 // The files for Grafana's provisioning parse, and name a folder for the dashboards.

@@ -124,7 +124,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Help: "Seconds that a call to Redis took which Redis answered: a single command, or a pipeline of several. " +
 			"Slow calls of all processes together point at Redis, those of one at its network or processor.",
 		// A command takes under 0.1 ms, a batch of commits 1 ms, and 3 s is when a call gives up.
-		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 3},
+		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 3},
 	}, []string{"call"})
 	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "trawl_redis_errors_total",

@@ -182,6 +182,27 @@ func TestKindOfErrors(t *testing.T) {
 	}
 }
 
+// Where calls get slow, no bucket spans more than two and a half times its start.
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	redisconn.NewMetrics(reg)
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			buckets := m.GetHistogram().GetBucket()
+			for i := 1; i < len(buckets)-1; i++ { // the last is for what gives up
+				if from, to := buckets[i-1].GetUpperBound(), buckets[i].GetUpperBound(); to > 2.51*from {
+					t.Errorf("%s: %v follows %v", f.GetName(), to, from)
+				}
+			}
+		}
+	}
+}
+
 // TestObserveIsFree: what is observed costs no allocation.
 func TestObserveIsFree(t *testing.T) { // counts what others allocate, too: not parallel
 	m := redisconn.NewMetrics(nil)

@@ -25,7 +25,9 @@ type Metrics struct {
 	fetch     prometheus.Histogram
 	hostWait  prometheus.Histogram
 	commit    prometheus.Histogram
-	lease     prometheus.Histogram
+	lease     *prometheus.HistogramVec
+	recorded  prometheus.Observer // of lease, as is returned: no page looks them up
+	returned  prometheus.Observer
 	exchange  prometheus.Histogram
 	leased    prometheus.Histogram
 	inFlight  prometheus.Gauge
@@ -70,6 +72,7 @@ func (c counters) add(value string, n int) {
 const (
 	outcomeRetry    = "retry"
 	outcomeRedirect = "redirect"
+	outcomeAsked    = "asked"
 	outcomeReleased = "released"
 )
 
@@ -108,15 +111,32 @@ func skipReasons() []string {
 // Reasons for which a URL is sent back to wait.
 const (
 	forHost   = "host"
+	forAsked  = "asked"
 	forRetry  = "retry"
 	forRobots = "robots"
 )
 
+// How the lease of a URL ends.
+const (
+	leaseRecorded = "recorded"
+	leaseReturned = "returned"
+)
+
+// fetchBuckets are the bounds of the seconds of a fetch: five to each factor of ten, in steps of
+// about 1.6 (the series R5 of ISO 3), to beyond what the slowest page may take. Between wider ones
+// a quantile says little: a site that takes 2 s would seem to take 3.
+func fetchBuckets() []float64 {
+	return []float64{
+		.001, .0016, .0025, .004, .0063, .01, .016, .025, .04, .063, .1, .16, .25, .4, .63, 1, 1.6, 2.5, 4, 6.3,
+		10, 16, 25, 40, 63,
+	}
+}
+
 // NewMetrics makes the metrics and registers them; a nil registerer registers nothing.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	seconds := prometheus.ExponentialBuckets(0.0005, 2.5, 13)
+	seconds := prometheus.ExponentialBuckets(0.0005, 2, 17) // to half a minute
 	// A lease can last as long as its host keeps it waiting, and half a minute more.
-	long := prometheus.ExponentialBuckets(0.001, 3, 12)
+	long := prometheus.ExponentialBuckets(0.001, 2, 19)
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	}
@@ -128,38 +148,51 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		pages: newCounters("trawl_pages_total", "outcome",
-			"What became of URLs that were leased. Recorded: accepted, failed, skipped, alias (skipped, since another "+
-				"URL ended at the same page). Sent back: retry, redirect, released. stale: recorded too late, so that "+
-				"nothing changed; another worker has the URL.",
+			"What became of pages that were leased, each time. Recorded: accepted, failed, skipped, alias (skipped, "+
+				"since another URL ended at the same page). Sent on: retry, redirect. Sent back with no attempt burnt: "+
+				"asked (the site answered 429 or 503 with Retry-After), released (broken off, since the worker stops or "+
+				"the job pauses or is cancelled). stale: too late, so that nothing changed; the lease was lost and "+
+				"another worker has the page. What goes back before its start is not counted here. The counts of a "+
+				"worker that is killed go with it: what the status of a job says is exact.",
 			string(crawl.PageAccepted), string(crawl.PageFailed), string(crawl.PageSkipped), string(store.Alias),
-			outcomeRetry, outcomeRedirect, outcomeReleased, string(store.Stale), other),
+			outcomeRetry, outcomeRedirect, outcomeAsked, outcomeReleased, string(store.Stale), other),
 		failures: newCounters("trawl_page_failures_total", "error_type",
-			"Pages that this worker recorded as failed, by error_type; a status without a name is other. Their sum is "+
-				"that of trawl_pages_total with outcome failed.", errorTypes()...),
+			"Pages that this worker recorded as failed, by error_type; a status without a name is other. worker_lost "+
+				"is counted by the worker whose sweep gave the page up, not by those that were lost. Their sum is that "+
+				"of trawl_pages_total with outcome failed.", errorTypes()...),
 		skips: newCounters("trawl_page_skips_total", "reason",
 			"Pages that this worker recorded as skipped, by reason. Their sum is that of trawl_pages_total with "+
 				"outcome skipped or alias.", skipReasons()...),
 		sitemaps: newCounters("trawl_sitemaps_total", "outcome",
-			"Outcomes of sitemaps: read, none, listed, failed, retry, stale; and part for each part of a large one.",
+			"Outcomes of sitemaps: read, none, listed, failed, retry; released and stale as those of pages; and part for "+
+				"each part of a large one.",
 			string(store.MapRead), string(store.MapNone), string(store.MapListed), string(store.MapFailed),
-			string(store.MapRetry), string(store.MapPart), string(store.Stale), other),
+			string(store.MapRetry), string(store.MapPart), outcomeReleased, string(store.Stale), other),
 		deferrals: newCounters("trawl_deferrals_total", "for",
-			"URLs that were sent back to wait: for a place at their host, for another try after a failure, for a "+
-				"robots.txt that could not be read yet.", forHost, forRetry, forRobots, other),
+			"URLs that were sent back to wait. host: for a place at their host. asked: the site answered 429 or 503 with "+
+				"Retry-After. retry: for another try after a failure. robots: for a robots.txt that could not be read "+
+				"yet. other: Redis did not answer.", forHost, forAsked, forRetry, forRobots, other),
 		rings: newCounters("trawl_rings_total", "result",
 			"Tasks that this worker put into the queue. Of those that failed some may be there; the jobs are rung "+
 				"again by a sweep.", "ok", "failed"),
 		bytes: counter("trawl_fetched_bytes_total",
 			"Bytes of pages that were read, after decompression; robots.txt files and sitemaps not among them."),
-		fetch: histogram("trawl_fetch_seconds", "Seconds to fetch and read one URL.", seconds),
+		fetch: histogram("trawl_fetch_seconds", "Seconds to fetch and read one URL, a page's or a sitemap's.", fetchBuckets()),
 		hostWait: histogram("trawl_host_wait_seconds",
-			"Seconds from the lease of a URL to the start that its host granted: what politeness costs. "+
-				"What was sent back to wait counts in trawl_deferrals_total.", long),
+			"Seconds from the lease of a URL to the start that its host granted: what politeness costs. Only of URLs "+
+				"that were started; those that were sent back to wait for their host are counted by "+
+				"trawl_deferrals_total with for=\"host\".", long),
 		commit: histogram("trawl_commit_seconds",
-			"Seconds from the end of a fetch until its outcome was recorded; a slow Redis or a busy worker make it long.",
+			"Seconds from the end of a fetch until its outcome was recorded, with what the worker does in between: it "+
+				"takes content and fields from the page, judges its links and waits for others to send with it. A slow "+
+				"Redis, a busy worker or a large page make it long.",
 			seconds),
-		lease: histogram("trawl_lease_seconds",
-			"Seconds from the lease of a URL until its outcome was recorded or it was given back.", long),
+		lease: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "trawl_lease_seconds",
+			Help: "Seconds from the lease of a URL until its outcome was recorded (also in vain, which is stale), " +
+				"or until it was returned without one.",
+			Buckets: long,
+		}, []string{"outcome"}),
 		exchange: histogram("trawl_exchange_seconds",
 			"Seconds of one round trip of a slice: commits, leases, host slots.", seconds),
 		leased:   histogram("trawl_leased_urls", "URLs granted by one lease.", prometheus.ExponentialBuckets(1, 2, 9)),
@@ -170,6 +203,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		sweeps:   newCounters("trawl_sweeps_total", "result", "Sweeps by result; partly: some tenants could not be healed, the log says which.", "ok", "partly", "error"),
 		webhooks: webhook.NewMetrics(reg),
 	}
+	m.recorded, m.returned = m.lease.WithLabelValues(leaseRecorded), m.lease.WithLabelValues(leaseReturned)
 	if reg != nil {
 		reg.MustRegister(m.pages.vec, m.failures.vec, m.skips.vec, m.sitemaps.vec, m.deferrals.vec, m.rings.vec, m.bytes,
 			m.fetch, m.hostWait, m.commit, m.lease, m.exchange, m.leased, m.inFlight, m.slices, m.dead, m.back, m.sweeps.vec)
@@ -231,31 +265,47 @@ func (m *Metrics) skipped(reason crawl.Reason) {
 	m.skips.add(string(reason), 1)
 }
 
-// released counts a page that goes back because it was aborted.
-func (m *Metrics) released() { m.pages.add(outcomeReleased, 1) }
-
-// returned counts an item that is given back, with its lease. One that is due only later waits
-// for what it says, or for its host.
-func (m *Metrics) returned(p *page, delay time.Duration) {
-	m.since(m.lease, p.since)
-	if delay <= 0 {
+// sentBack counts an item that was started and has no outcome. When its lease was lost it does not
+// go back: whoever has it now began anew, and the work was in vain.
+func (m *Metrics) sentBack(p *page, lost bool) {
+	outcome := outcomeReleased
+	switch {
+	case lost:
+		outcome = string(store.Stale)
+	case p.deferred == forAsked:
+		outcome = outcomeAsked
+	}
+	if p.item.Kind == crawl.ItemSitemap {
+		m.sitemaps.add(outcome, 1)
 		return
 	}
-	switch p.waits {
-	case "":
+	m.pages.add(outcome, 1)
+}
+
+// leaves observes the lease of an item that the slice has no more, with no outcome recorded.
+func (m *Metrics) leaves(p *page) { m.since(m.returned, p.since) }
+
+// defers counts an item that is given back and due only later: it waits for what it says, or for
+// its host.
+func (m *Metrics) defers(p *page, delay time.Duration) {
+	switch {
+	case delay <= 0:
+	case p.deferred != "":
+		m.deferrals.add(p.deferred, 1)
+	case p.waits == "":
 		m.deferrals.add(forHost, 1)
-	case crawl.WaitingRetry:
+	case p.waits == crawl.WaitingRetry:
 		m.deferrals.add(forRetry, 1)
-	case crawl.WaitingRobots:
+	case p.waits == crawl.WaitingRobots:
 		m.deferrals.add(forRobots, 1)
 	default:
 		m.deferrals.add(other, 1)
 	}
 }
 
-// recorded observes the times of a page whose outcome was recorded now.
-func (m *Metrics) recorded(p *page, now time.Time) {
-	m.lease.Observe(now.Sub(p.since).Seconds())
+// settled observes the times of a page whose outcome was recorded now.
+func (m *Metrics) settled(p *page, now time.Time) {
+	m.recorded.Observe(now.Sub(p.since).Seconds())
 	if !p.fetched.IsZero() { // else there was no request
 		m.commit.Observe(now.Sub(p.fetched).Seconds())
 	}
@@ -277,6 +327,6 @@ func (m *Metrics) sitemap(c *store.MapCommit, v store.Verdict) {
 	}
 }
 
-func (m *Metrics) since(h prometheus.Histogram, start time.Time) {
+func (m *Metrics) since(h prometheus.Observer, start time.Time) {
 	h.Observe(time.Since(start).Seconds())
 }

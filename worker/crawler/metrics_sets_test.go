@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"example.com/trawl/pkg/crawl"
@@ -69,8 +71,8 @@ func TestUnknownLabels(t *testing.T) {
 	m.page(&store.Commit{Skipped: "made up"}, store.Done)
 	m.page(&store.Commit{}, "made up")
 	m.sitemap(&store.MapCommit{Outcome: "made up"}, store.Done)
-	m.returned(&page{waits: "made up"}, time.Second)
-	m.returned(&page{waits: "made up"}, 0) // does not wait
+	m.defers(&page{waits: "made up"}, time.Second)
+	m.defers(&page{waits: "made up"}, 0) // does not wait
 	after := testutil.CollectAndCount(m.failures.vec) + testutil.CollectAndCount(m.skips.vec) +
 		testutil.CollectAndCount(m.pages.vec) + testutil.CollectAndCount(m.deferrals.vec) + testutil.CollectAndCount(m.sitemaps.vec)
 	if before != after {
@@ -105,6 +107,82 @@ func TestStaleIsNoOutcome(t *testing.T) {
 	}
 }
 
+// What was started and has no outcome says why, and only what goes back to wait is deferred.
+func TestSentBack(t *testing.T) {
+	t.Parallel()
+	const sitemap = crawl.ItemSitemap
+	asked := page{waits: crawl.WaitingRetry, deferred: forAsked}
+	for _, tt := range []struct {
+		name     string
+		page     page
+		kind     crawl.ItemKind
+		result   result
+		lost     bool
+		outcome  string
+		deferral string // none: does not wait
+	}{
+		{name: "aborted", result: result{back: true}, outcome: outcomeReleased},
+		{name: "winding", result: result{again: true}, outcome: outcomeReleased},
+		{name: "asked", page: asked, result: result{back: true, wait: time.Second}, outcome: outcomeAsked, deferral: forAsked},
+		{name: "no Redis", page: page{deferred: other}, result: result{back: true, wait: 1}, outcome: outcomeReleased, deferral: other},
+		{name: "lost", result: result{commit: store.Commit{Skipped: "x"}}, lost: true, outcome: string(store.Stale)},
+		{name: "lost and aborted", result: result{back: true}, lost: true, outcome: string(store.Stale)},
+		{name: "lost and asked", page: asked, result: result{back: true, wait: time.Second}, lost: true, outcome: string(store.Stale)},
+		{name: "sitemap aborted", kind: sitemap, result: result{back: true}, outcome: outcomeReleased},
+		{name: "sitemap lost", kind: sitemap, result: result{back: true}, lost: true, outcome: string(store.Stale)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			reg := prometheus.NewPedanticRegistry()
+			m := NewMetrics(reg)
+			tr := &turn{
+				c: New(Options{Concurrency: 10, Metrics: m}), sl: &store.Slice{}, held: map[itemID]*page{}, slots: newSlotBook(),
+				lost: tt.lost, winding: true,
+			}
+			p := tt.page
+			p.item, p.host = crawl.Item{Kind: tt.kind, N: 1}, &host{}
+			tt.result.page = &p
+			tr.done = []result{tt.result}
+			tr.settle(&store.Exchange{})
+			want := map[string]float64{"pages " + tt.outcome: 1}
+			if tt.kind == sitemap {
+				want = map[string]float64{"sitemaps " + tt.outcome: 1}
+			}
+			if tt.deferral != "" {
+				want["deferrals "+tt.deferral] = 1
+			}
+			got := map[string]float64{}
+			for name, c := range map[string]counters{"pages": m.pages, "sitemaps": m.sitemaps, "deferrals": m.deferrals} {
+				for value, counter := range c.of {
+					if v := testutil.ToFloat64(counter); v != 0 {
+						got[name+" "+value] = v
+					}
+				}
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+			if back := len(tr.returns) > 0; back == tt.lost {
+				t.Errorf("goes back: %v", back)
+			}
+		})
+	}
+}
+
+// A page of 2 s is told from one of 3 s, and the slowest has a bucket.
+func TestFetchBuckets(t *testing.T) {
+	t.Parallel()
+	b := fetchBuckets()
+	for i := range b[1:] {
+		if step := b[i+1] / b[i]; step < 1.5 || step > 1.65 {
+			t.Errorf("%v follows %v", b[i+1], b[i])
+		}
+	}
+	if b[0] > .001 || b[len(b)-1] < 60 {
+		t.Errorf("from %v to %v", b[0], b[len(b)-1])
+	}
+}
+
 // BenchmarkMetrics counts one page with all its times.
 func BenchmarkMetrics(b *testing.B) {
 	m, now := NewMetrics(nil), time.Now()
@@ -115,6 +193,6 @@ func BenchmarkMetrics(b *testing.B) {
 		m.starts(p)
 		m.bytes.Add(1)
 		m.page(c, store.Done)
-		m.recorded(p, now)
+		m.settled(p, now)
 	}
 }

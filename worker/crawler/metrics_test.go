@@ -107,14 +107,15 @@ func TestMetrics(t *testing.T) {
 		const requests = 9 // of pages: eight, one of them not allowed, two of them twice
 		want := map[string]float64{
 			"pages_total accepted": 4, "pages_total failed": 1, "pages_total skipped": 2, "pages_total alias": 1,
-			"pages_total retry": 1, "pages_total released": 1,
+			"pages_total retry": 1, "pages_total asked": 1,
 			"page_failures_total http_404": 1,
 			"page_skips_total alias":       1, "page_skips_total robots": 1, "page_skips_total noindex": 1,
-			"deferrals_total retry": 2,
-			"fetched_bytes_total":   float64(j.Bytes),
-			"fetch_seconds":         requests, "host_wait_seconds": requests,
-			"commit_seconds": requests - 1, // what was told to come back later was not recorded
-			"lease_seconds":  got["leased_urls sum"],
+			"deferrals_total retry": 1, "deferrals_total asked": 1,
+			"fetched_bytes_total": float64(j.Bytes),
+			"fetch_seconds":       requests, "host_wait_seconds": requests,
+			"commit_seconds":         requests - 1, // what was told to come back later was not recorded
+			"lease_seconds recorded": 9,            // of eight pages, and the first try of one
+			"lease_seconds returned": got["leased_urls sum"] - 9,
 		}
 		for name, v := range want {
 			if got[name] != v {
@@ -132,7 +133,7 @@ func TestMetrics(t *testing.T) {
 		if wait := got["host_wait_seconds sum"]; wait < .1 {
 			t.Errorf("the host had its pages wait for %v s in all", wait)
 		}
-		if got["lease_seconds sum"] < got["host_wait_seconds sum"] {
+		if got["lease_seconds recorded sum"]+got["lease_seconds returned sum"] < got["host_wait_seconds sum"] {
 			t.Error("leases are shorter than what they waited for their hosts")
 		}
 		if got["rings_total failed"] != 0 {
@@ -180,10 +181,16 @@ func TestMetricsFromTheStart(t *testing.T) {
 		if !strings.HasPrefix(f.GetName(), "trawl_webhook_") { // those are another package's
 			got[f.GetName()] = len(f.GetMetric())
 		}
+		for _, m := range f.GetMetric() { // each bucket is a series of each worker
+			if n := len(m.GetHistogram().GetBucket()); n > 25 {
+				t.Errorf("%s has %d buckets", f.GetName(), n)
+			}
+		}
 	}
 	want := map[string]int{
-		"trawl_pages_total": 9, "trawl_page_skips_total": 9, "trawl_sitemaps_total": 8, "trawl_deferrals_total": 4,
-		"trawl_rings_total": 2, "trawl_sweeps_total": 3, "trawl_page_failures_total": got["trawl_page_failures_total"],
+		"trawl_pages_total": 10, "trawl_page_skips_total": 9, "trawl_sitemaps_total": 9, "trawl_deferrals_total": 5,
+		"trawl_lease_seconds": 2,
+		"trawl_rings_total":   2, "trawl_sweeps_total": 3, "trawl_page_failures_total": got["trawl_page_failures_total"],
 	}
 	for name, n := range got {
 		if want[name] == 0 {

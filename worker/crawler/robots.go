@@ -362,6 +362,7 @@ func (t *turn) heedRobots(p *page, r *result) (rules *robots.Rules, ready bool) 
 		default:
 			t.log.WarnContext(t.io, "robots.txt: the store does not answer", slog.Any("err", err))
 			r.back, r.wait = true, time.Second
+			p.deferred = other // not for its host
 		}
 		return nil, false
 	}

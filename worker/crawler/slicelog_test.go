@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/crawltest"
 	"example.com/trawl/pkg/store"
@@ -137,8 +139,10 @@ func TestSliceEvent(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				reg := prometheus.NewPedanticRegistry()
 				c := crawler.New(crawler.Options{
-					Store: f, Doorbell: d, Fetcher: slow(tt.fetch), Logger: j.logger(), Sources: sources, Concurrency: 8, HostConcurrency: 8,
+					Metrics: crawler.NewMetrics(reg),
+					Store:   f, Doorbell: d, Fetcher: slow(tt.fetch), Logger: j.logger(), Sources: sources, Concurrency: 8, HostConcurrency: 8,
 				})
 				ctx, recall := context.WithCancel(t.Context())
 				defer recall()
@@ -163,6 +167,16 @@ func TestSliceEvent(t *testing.T) {
 				}
 				if e.Accepted != e.Pages || tt.pages > 0 && e.Pages != int64(tt.pages) || tt.name == "cancelled" && e.Released != e.Leased {
 					t.Errorf("counts: %s", j.String())
+				}
+				// What is broken off goes back, but for what was lost: others have that.
+				back, lost := float64(e.Released), 0.0
+				if tt.name == "lost" {
+					back, lost = 0, back
+				}
+				if got := series(t, reg); got["pages_total released"] != back || got["pages_total stale"] != lost ||
+					tt.fetch == time.Minute && back+lost != float64(leased) {
+					t.Errorf("%v released, %v stale; want %v and %v: %s", got["pages_total released"], got["pages_total stale"],
+						back, lost, j.String())
 				}
 			})
 		})

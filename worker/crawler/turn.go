@@ -57,6 +57,8 @@ type page struct {
 	// fetched is when its request ended; zero when there was none.
 	fetched time.Time
 	waits   string // what it waits for, when it is given back to wait
+	// deferred is why it is given back to wait, as the metrics have it; empty for what waits says.
+	deferred string
 	// answers is where the visit of a sitemap hears what became of a part: there is one
 	// on its way at a time, so that a large one neither fills memory nor the pipeline.
 	answers chan store.MapCommitted
@@ -321,8 +323,9 @@ func (t *turn) giveBack(p *page, delay time.Duration) {
 	}
 	delete(t.held, idOf(p.item))
 	t.c.room.give(1)
-	t.c.o.Metrics.returned(p, delay)
+	t.c.o.Metrics.leaves(p)
 	if !t.lost {
+		t.c.o.Metrics.defers(p, delay)
 		t.returns = append(t.returns, store.Return{Item: p.item, Delay: delay, For: p.waits})
 	}
 }
@@ -418,7 +421,7 @@ func (t *turn) settle(x *store.Exchange) {
 				x.Slow = append(x.Slow, store.HostDelay{Host: r.page.host.name, Wait: r.slow})
 			}
 			t.count.released++
-			t.c.o.Metrics.released()
+			t.c.o.Metrics.sentBack(r.page, t.lost)
 		case r.again:
 			again = append(again, r.page)
 		default:
@@ -569,7 +572,7 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 	}
 	now := time.Now()
 	for _, p := range t.recording {
-		t.c.o.Metrics.recorded(p, now)
+		t.c.o.Metrics.settled(p, now)
 	}
 	if x.Lease > 0 {
 		fresh := 0

@@ -94,7 +94,7 @@ func (t *turn) visit(p *page) (r result) {
 		r.slow = t.c.trouble.failed(p.host.name, crawl.CodeOf(err))
 		if wait := t.askedToWait(p, err); wait > 0 {
 			r.back, r.wait, r.slow = true, wait, max(wait, r.slow)
-			p.waits = crawl.WaitingRetry
+			p.waits, p.deferred = crawl.WaitingRetry, forAsked
 			break
 		}
 		r.slow = max(r.slow, t.failed(p, err, &r.commit))
