@@ -119,6 +119,8 @@ func (s *Server) tell(x *exchange, took time.Duration, aborted bool) {
 
 	level := slog.LevelInfo
 	switch {
+	case status == http.StatusServiceUnavailable:
+		level = slog.LevelWarn // it passes, and is Redis' or of the load: no defect of the service
 	case status >= http.StatusInternalServerError || code == crawl.CodeInternal:
 		level = slog.LevelError
 	case route == "/healthz" || route == "/readyz" || route == "/metrics":

@@ -20,8 +20,12 @@ import (
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/fields"
 	"example.com/trawl/pkg/obs"
+	"example.com/trawl/pkg/queue"
 	"example.com/trawl/pkg/store"
 )
+
+// pathJobs is where jobs are submitted and listed.
+const pathJobs = "/v1/jobs"
 
 const (
 	// MaxBody bounds the body of a submission, in bytes: 10,000 URLs of 200 bytes.
@@ -409,7 +413,10 @@ func (s *Server) ring(ctx context.Context, x *exchange, rings []crawl.Ring, job 
 	s.log.WarnContext(ctx, "ring failed",
 		slog.String("request_id", x.id), slog.Int("rings", len(rings)), slog.String("job_id", rings[0].ID),
 		slog.String("tenant", rings[0].Tenant), slog.Any("err", err))
-	const message = "The queue did not take the job. It is kept and will be dispatched as soon as the queue answers."
+	message := "The queue did not take the job. It is kept and will be dispatched as soon as the queue answers."
+	if errors.Is(err, queue.ErrPaused) {
+		message = messageOf(err)
+	}
 	about := ""
 	for _, r := range rings {
 		if r.ID == job {

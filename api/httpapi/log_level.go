@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -37,7 +38,7 @@ type Levels interface {
 // levelChange is the body of PUT /v1/admin/log-level.
 type levelChange struct {
 	Level string    `json:"level" enum:"debug,info,warn,error" doc:"Least level that is logged."`
-	For   *duration `json:"for,omitempty" doc:"How long it holds, as 15m: from 1s to 24h, default 1h. It always ends by itself."`
+	For   *duration `json:"for,omitempty" example:"15m" doc:"How long it holds, as 15m: from 1s to 24h, default 1h. It always ends by itself."`
 }
 
 // levelRecord is the log level as the admin API shows it.
@@ -102,6 +103,15 @@ func (s *Server) logLevel(ctx context.Context, _ *exchange, _ *logLevelInput) (*
 		level, left, err = s.o.Levels.LogLevel(ctx)
 		return left, err
 	})
+	var f *crawl.Fault
+	if err != nil && !errors.As(err, &f) && ctx.Err() == nil {
+		// Somebody wrote into Redis by hand. Whoever asks can mend it here.
+		return nil, &crawl.Fault{
+			Code: crawl.CodeUnavailable, Err: err,
+			Message: "What is set for all processes is no log level, so that each keeps the one it has. " +
+				"Set one here with PUT, or take it back with DELETE.",
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -107,6 +108,44 @@ func TestLogLevel(t *testing.T) {
 	}
 	if !slices.Contains(actions, "set-log-level") || !slices.Contains(actions, "clear-log-level") {
 		t.Errorf("the log has the actions %q", actions)
+	}
+}
+
+// What somebody wrote into Redis by hand is told in words, and mended where it is told.
+func TestLogLevelGarbage(t *testing.T) {
+	t.Parallel()
+	r := crawltest.Mini(t)
+	b, level := newLevelBench(t, store.New(r.Client, store.Options{}))
+	doc := openAPI(t, b)
+	for _, c := range []struct{ method, body, set string }{{"PUT", `{"level":"warn"}`, "warn"}, {"DELETE", "", ""}} {
+		if err := r.Client.Set(t.Context(), "trawl:log", "loud", time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		p := b.call("GET", pathLogLevel, "", with(adminKey)).wantProblem(t, 503, crawl.CodeUnavailable)
+		if !strings.Contains(p.Detail, "no log level") || !strings.Contains(p.Detail, c.method) {
+			t.Errorf("told is %q", p.Detail)
+		}
+		b.call(c.method, pathLogLevel, c.body, with(adminKey))
+		b.call("GET", pathLogLevel, "", with(adminKey)).wantLevel(t, doc, "get", c.set, levelName(level.Level()), defaultLevelTime)
+	}
+	if !strings.Contains(b.logs.String(), "trawl:log") {
+		t.Error("the log does not name the key")
+	}
+}
+
+// What the document gives as an example is taken.
+func TestLogLevelExamples(t *testing.T) {
+	t.Parallel()
+	b, _ := newLevelBench(t, store.New(crawltest.Mini(t).Client, store.Options{}))
+	examples, _ := openAPI(t, b).at("components", "schemas", "LevelChange", "properties", "for", "examples").([]any)
+	if len(examples) == 0 {
+		t.Fatal("there is no example of for")
+	}
+	for _, e := range examples {
+		body := fmt.Sprintf(`{"level":"debug","for":%q}`, e)
+		if a := b.call("PUT", pathLogLevel, body, with(adminKey)); a.status != 200 {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"errors"
+	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,7 +56,49 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	for _, c := range []prometheus.Collector{m.requests, m.duration, m.inFlight, m.submissions, m.ringsFailed} {
 		errs = append(errs, r.Register(c))
 	}
+	m.begin()
 	return m, errors.Join(errs...)
+}
+
+// submitCodes are what a submission can be refused with, once it is known whose it is.
+var submitCodes = []crawl.Code{
+	crawl.CodeMalformed, crawl.CodeKeyReused, crawl.CodeExpired, crawl.CodeBodyTooLarge, codeUnsupportedMediaType,
+	crawl.CodeSourceNotAllowed, crawl.CodeQuotaExceeded, crawl.CodeRateLimited, crawl.CodeOverloaded,
+}
+
+// begin makes the series of submissions that alerts look at, at 0: increase() and rate() do not see
+// the first event of a series that begins with it.
+func (m *metrics) begin() {
+	const method, route = http.MethodPost, pathJobs
+	for _, status := range []int{
+		http.StatusAccepted, http.StatusUnprocessableEntity, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusServiceUnavailable,
+	} {
+		m.requests.WithLabelValues(method, route, strconv.Itoa(status))
+	}
+	m.duration.WithLabelValues(method, route)
+	for _, outcome := range []string{outcomeCreated, outcomeReplayed} {
+		m.submissions.WithLabelValues(outcome, "")
+	}
+	for _, code := range slices.Concat(submitCodes, everyCode) {
+		if code != crawl.CodeUnauthenticated {
+			m.submissions.WithLabelValues(outcomeRefused, string(code))
+		}
+	}
+}
+
+// submitOperations are the routes that make jobs.
+var submitOperations = []string{"submit-job", "extract"}
+
+// refusedUnread counts what an operation that submits refuses before it looks at the body. Who is
+// not known submits nothing; nor, as far as anybody knows, does who hung up.
+func (m *metrics) refusedUnread(operation string, x *exchange, err error) {
+	code := crawl.CodeOf(err)
+	if !slices.Contains(submitOperations, operation) || code == crawl.CodeUnauthenticated ||
+		x.c.Request.Context().Err() != nil {
+		return
+	}
+	m.submitted(outcomeRefused, code)
 }
 
 func (m *metrics) answered(method, route string, status int, took time.Duration) {

@@ -36,9 +36,10 @@ const (
 const (
 	// maxMonitorBody is what asynqmon itself takes: the ids of some thousand tasks.
 	maxMonitorBody = 1 << 20
-	// maxMonitorPage bounds the tasks of one answer; the page asks for 100 at most, asynqmon
-	// would list as many as it is asked for.
-	maxMonitorPage = 1000
+	// maxMonitorPage bounds the tasks of one answer, to what the page asks for at most: asynqmon
+	// would list as many as it is asked for, and reads the payloads of all, which others' tasks
+	// may have of megabytes.
+	maxMonitorPage = 100
 	// maxMonitorPages keeps what asynqmon multiplies within its integers.
 	maxMonitorPages = 1_000_000
 )

@@ -36,6 +36,10 @@ func (r *recorder) WriteHeader(status int) { r.status = status }
 // serveMonitorAPI answers a call of the page: JSON, or why not.
 func (s *Server) serveMonitorAPI(c *gin.Context) {
 	err := monitorPages(c.Request.URL.Query())
+	if err == nil && c.Request.URL.Path == monitorAPI+"metrics" {
+		// It would ask a Prometheus, of which asynqmon is told none.
+		err = crawl.Faultf(crawl.CodeNotFound, "no such route")
+	}
 	if err == nil {
 		err = s.checkArchive(c.Request)
 	}
@@ -121,6 +125,13 @@ func monitorFault(status int, text string) error {
 			Code: crawl.CodeUnavailable, Err: errors.New(text),
 			Message: "Redis does not let the API's user do this. Grant it what deployments/redis/users.acl " +
 				"of this version does, for the monitor.",
+		}
+	case has("WRONGTYPE", "attempt to "): // the latter is Lua's, in a script of asynq's
+		return &crawl.Fault{
+			Code: crawl.CodeUnavailable, Err: errors.New(text),
+			Message: "The queue holds something that asynq cannot read: an id without its task, or a key of another type. " +
+				"The first a worker takes away within seconds: reload then. Otherwise look in Redis for a key asynq:* " +
+				"whose TYPE is not asynq's, and delete it; the API's log has what Redis said.",
 		}
 	case has("already paused", "is not paused", "not empty", "already archived", "active state", "already running",
 		"pending state"):

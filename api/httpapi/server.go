@@ -332,9 +332,8 @@ func (s *Server) routes() error {
 
 	s.api = humagin.New(r, apiConfig())
 	s.describeKeys()
-	register(s, operation("submit-job", http.MethodPost, "/v1/jobs", "Submit a job", http.StatusAccepted,
-		crawl.CodeMalformed, crawl.CodeKeyReused, crawl.CodeExpired, crawl.CodeBodyTooLarge, codeUnsupportedMediaType,
-		crawl.CodeSourceNotAllowed, crawl.CodeQuotaExceeded, crawl.CodeRateLimited, crawl.CodeOverloaded), s.submit)
+	register(s, operation("submit-job", http.MethodPost, pathJobs, "Submit a job", http.StatusAccepted,
+		submitCodes...), s.submit)
 	register(s, operation("list-jobs", http.MethodGet, "/v1/jobs", "List jobs, newest first", http.StatusOK,
 		crawl.CodeMalformed), s.list)
 	register(s, operation("get-job", http.MethodGet, "/v1/jobs/{id}", "Read the status of a job", http.StatusOK,
@@ -394,6 +393,11 @@ func (s *Server) refuseMethod(c *gin.Context) {
 // ask for its header alone (RFC 9110 section 9.3.2).
 var readMethods = []string{http.MethodGet, http.MethodHead}
 
+// everyCode is what every route can answer.
+var everyCode = []crawl.Code{
+	crawl.CodeUnauthenticated, crawl.CodeInvalid, crawl.CodeUnavailable, crawl.CodeInternal,
+}
+
 // operation describes a route. Every one can also answer that the key is
 // missing, that a parameter is not known, that the store does not answer, and that
 // something is broken.
@@ -404,8 +408,7 @@ func operation(id, method, path, summary string, success int, codes ...crawl.Cod
 		// Parameters are checked by params.go, which tells all faults in one way.
 		SkipValidateParams: true,
 	}
-	every := []crawl.Code{crawl.CodeUnauthenticated, crawl.CodeInvalid, crawl.CodeUnavailable, crawl.CodeInternal}
-	for _, code := range slices.Concat(every, codes) {
+	for _, code := range slices.Concat(everyCode, codes) {
 		status := strconv.Itoa(statuses[code])
 		if r := op.Responses[status]; r != nil {
 			r.Description += ", " + string(code)
@@ -447,12 +450,16 @@ func serve[I, O any](
 	}
 	answer := func(ctx context.Context, in *I) (*O, error) {
 		x := exchangeOf(ctx)
-		if err := authenticate(x); err != nil {
-			return nil, x.fail(err)
+		err := authenticate(x)
+		if err == nil {
+			if x.query = faults(x.c.Request.URL.RawQuery, known); x.query != nil && len(known) == 0 {
+				p := params{faults: x.query}
+				err = p.err()
+			}
 		}
-		if x.query = faults(x.c.Request.URL.RawQuery, known); x.query != nil && len(known) == 0 {
-			p := params{faults: x.query}
-			return nil, x.fail(p.err())
+		if err != nil {
+			s.metrics.refusedUnread(op.OperationID, x, err)
+			return nil, x.fail(err)
 		}
 		out, err := handle(ctx, x, in)
 		s.extend(x.c) // reading a slow body, or waiting for an end, used the time for the answer up

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/queue"
 )
 
 const oneURL = `{"urls":["https://site.test/"]}`
@@ -293,6 +294,17 @@ func TestRingFails(t *testing.T) {
 	}
 	if !b.counts("trawl_api_rings_failed_total 1") {
 		t.Error("the failed ring is not counted")
+	}
+
+	// A pause is told as one, and what the log says of it is not.
+	b = newBench(t)
+	b.ringErr = &crawl.Fault{
+		Code: crawl.CodeUnavailable, Message: "The queue is paused.", Err: fmt.Errorf("%w: secret", queue.ErrPaused),
+	}
+	a = b.call("POST", "/v1/jobs", oneURL)
+	a.decode(t, 202, &got)
+	if got.Error == nil || *got.Error != "The queue is paused." || strings.Contains(a.body, "secret") {
+		t.Errorf("got %s", a.body)
 	}
 
 	b = newBench(t)

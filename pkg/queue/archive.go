@@ -19,6 +19,8 @@ const (
 	archiveSize = 1000
 	// pruneBatch is how many tasks one call deletes: below a millisecond of Redis.
 	pruneBatch = 500
+	// orphanBatch is how many ids of each state one call looks at for their task: 0.1 ms of Redis.
+	orphanBatch = 100
 	// archiveRoom is how many tasks the queue may hold for its tasks to be archived: whatever
 	// is archived then, the 10,000 are not met.
 	archiveRoom = 9000
@@ -48,11 +50,19 @@ func (d *Doorbell) free(ctx context.Context, id string) (bool, error) {
 	return n == 1, err
 }
 
-// prune holds the archive to its bounds, a batch a call.
+// prune holds the archive to its bounds, a batch a call, and drops ids whose task is gone, which
+// somebody else's tools leave behind.
 func (s *Server) prune(ctx context.Context) error {
-	return pruneScript.Run(ctx, s.rdb, []string{stateKey(s.o.Queue, "archived")},
-		time.Now().Add(-archiveAge).Unix(), archiveSize, pruneBatch, taskPrefix(s.o.Queue)).Err()
+	keys := make([]string, 0, len(pruned))
+	for _, state := range pruned {
+		keys = append(keys, stateKey(s.o.Queue, state))
+	}
+	return pruneScript.Run(ctx, s.rdb, keys,
+		time.Now().Add(-archiveAge).Unix(), archiveSize, pruneBatch, taskPrefix(s.o.Queue), orphanBatch).Err()
 }
+
+// pruned are the states whose tasks are in a sorted set, as prune.lua takes them.
+var pruned = [...]string{"archived", "completed", "scheduled", "retry"}
 
 // CheckArchivable reports whether tasks of the queue can be archived by asynq's inspector, and so
 // by the monitor: above 10,000 archived tasks it (v0.26.0) drops the oldest from the archive and

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -120,7 +121,7 @@ func TestArchiveIsBounded(t *testing.T) {
 	t.Parallel()
 	crawltest.OnEach(t, func(t *testing.T, r *crawltest.Redis) {
 		h := newHouse(t, r)
-		s := NewServer(h.r.Client, ServerOptions{Queue: h.queue}, nil)
+		s := &Server{rdb: r.Client, o: ServerOptions{Queue: h.queue}} // NewServer would slow the shared client down
 		archive := func(id string, age time.Duration) {
 			pipe := r.Client.Pipeline()
 			pipe.HSet(t.Context(), taskPrefix(h.queue)+id, "state", "archived", "msg", "x")
@@ -146,6 +147,52 @@ func TestArchiveIsBounded(t *testing.T) {
 		for id, want := range map[string]int64{"old": 0, "n0": 0, "n500": 0, "n501": 1, "n1500": 1} {
 			if n := r.Client.Exists(t.Context(), taskPrefix(h.queue)+id).Val(); n != want {
 				t.Errorf("%d tasks %s, want %d", n, id, want)
+			}
+		}
+	})
+}
+
+// TestOrphansArePruned: an id whose task is gone, on which asynq's inspector breaks, does not stay,
+// and a key of another type keeps neither it nor what is too old.
+func TestOrphansArePruned(t *testing.T) {
+	t.Parallel()
+	crawltest.OnEach(t, func(t *testing.T, r *crawltest.Redis) {
+		for _, spoilt := range append([]string{""}, pruned[:]...) {
+			h := newHouse(t, r)
+			s := &Server{rdb: r.Client, o: ServerOptions{Queue: h.queue}} // NewServer would slow the shared client down
+			ring := h.ring(0)
+			h.mustRing(t, ring)
+			if err := h.inspector.ArchiveTask(h.queue, ring.ID); err != nil {
+				t.Fatal(err)
+			}
+			for _, state := range pruned {
+				key, err := stateKey(h.queue, state), error(nil)
+				if state == spoilt {
+					err = errors.Join(r.Client.Del(t.Context(), key).Err(), r.Client.Set(t.Context(), key, "x", time.Minute).Err())
+				} else {
+					err = r.Client.ZAdd(t.Context(), key, redis.Z{Score: float64(time.Now().Unix()), Member: "gone"}).Err()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := h.inspector.GetQueueInfo(h.queue); err == nil {
+				t.Error("asynq's inspector does not mind: prune need not care")
+			}
+			if err := s.prune(t.Context()); err != nil {
+				t.Errorf("with %q spoilt: %v", spoilt, err)
+			}
+			for _, state := range pruned {
+				n, want := r.Client.ZCard(t.Context(), stateKey(h.queue, state)).Val(), int64(0)
+				if state == "archived" && spoilt != "archived" {
+					want = 1
+				}
+				if n != want {
+					t.Errorf("with %q spoilt, %d tasks are %s, want %d", spoilt, n, state, want)
+				}
+			}
+			if _, err := h.inspector.GetQueueInfo(h.queue); (err == nil) != (spoilt == "") {
+				t.Errorf("with %q spoilt, asynq's inspector says %v", spoilt, err)
 			}
 		}
 	})
@@ -208,8 +255,18 @@ func TestRingPaused(t *testing.T) {
 		}
 		for range 3 {
 			err := h.Ring(t.Context(), later, first)
-			if crawl.CodeOf(err) != crawl.CodeUnavailable || !strings.Contains(err.Error(), "paused") {
-				t.Errorf("a paused queue answers %v", err)
+			if crawl.CodeOf(err) != crawl.CodeUnavailable || !errors.Is(err, ErrPaused) {
+				t.Fatalf("a paused queue answers %v", err)
+			}
+			// A tenant can do neither of what whoever reads the log can.
+			var f *crawl.Fault
+			if errors.As(err, &f); strings.Contains(f.Message, "monitor") || !strings.Contains(f.Message, "paused") {
+				t.Errorf("the tenant is told %q", f.Message)
+			}
+			for _, way := range []string{"TRAWL_MONITOR_WRITE", "DEL asynq:{" + h.queue + "}:paused"} {
+				if !strings.Contains(err.Error(), way) {
+					t.Errorf("logged is %v, without %s", err, way)
+				}
 			}
 		}
 		h.wantWaiting(t, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,10 @@ const (
 	// Redis. Once a ring would be a round trip more for each submission.
 	announceEvery = 5 * time.Second
 )
+
+// ErrPaused is within the fault of a ring for a queue that is paused. The fault's message is for the
+// tenant; this, which is logged, for who runs the service.
+var ErrPaused = errors.New("the queue is paused")
 
 // born is what announcements are counted from.
 var born = time.Now()
@@ -92,9 +97,9 @@ func NewDoorbellOn(rdb redis.UniversalClient, queue string) *Doorbell {
 // [crawl.Fault] of code unavailable. The rings before it are in the queue, and
 // whether it is itself is not known; the store rings again what was not taken.
 // While the queue is paused, which a person can do in the monitor, only the first ring of a job
-// is put into it, and the answer is such a fault, so that the job says what it waits for: the
-// store rings again and again meanwhile, and each ring would stay behind. A pause, and its end,
-// are noticed within 5 s.
+// is put into it, and the answer is such a fault that is [ErrPaused], so that the job says what it
+// waits for: the store rings again and again meanwhile, and each ring would stay behind. A pause,
+// and its end, are noticed within 5 s.
 //
 // No ring is kept for after its slice ended: the store is the authority on what
 // happened already, and its numbers are never reused.
@@ -130,7 +135,9 @@ func (d *Doorbell) Ring(ctx context.Context, rings ...crawl.Ring) error {
 	if paused {
 		return &crawl.Fault{
 			Code: crawl.CodeUnavailable, RetryAfter: announceEvery,
-			Message: "The queue is paused. Resume it in the monitor (/monitor); the job is kept and goes on then.",
+			Message: "The service's queue is paused; the job starts when it is resumed.",
+			Err: fmt.Errorf("%w: resume it in the monitor, where TRAWL_MONITOR_WRITE is true, or in Redis: DEL %s",
+				ErrPaused, stateKey(d.queue, "paused")),
 		}
 	}
 	return nil
@@ -189,11 +196,16 @@ func (d *Doorbell) Waiting(ctx context.Context) (int64, error) {
 
 // unavailable says for a person what a queue that does not answer means for the job.
 func unavailable(err error) error {
-	return &crawl.Fault{
+	f := &crawl.Fault{
 		Code: crawl.CodeUnavailable,
 		Message: "The queue does not answer. Check that Redis runs and has memory left; " +
 			"the job is kept and started then.",
 		RetryAfter: announceEvery,
 		Err:        err,
 	}
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		f.Message = "A key of the queue, asynq:*, holds something that is not asynq's. Delete that key; " +
+			"the job is kept and started then."
+	}
+	return f
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -207,18 +208,33 @@ func fault(err error) error {
 			Message: "The store is full and takes nothing new. Try again later, or give Redis more memory.",
 		}
 	}
-	f := &crawl.Fault{
-		Code: crawl.CodeUnavailable, RetryAfter: 2 * time.Second, Err: err,
-		Message: "The store did not answer in time, and it is not known whether this was done. " +
-			"Look, or send it again; a submission with the same Idempotency-Key.",
-	}
-	if redis.IsAuthError(err) || redis.IsPermissionError(err) {
-		f.Message = "The store refuses this service. Nothing was changed; whoever runs it finds the reason in its log."
-		return f
-	}
+	return &crawl.Fault{Code: crawl.CodeUnavailable, RetryAfter: 2 * time.Second, Err: err, Message: unavailable(err)}
+}
+
+// unavailable says for a person what an error of Redis, or of the way to it, means. It never says
+// that nothing was changed: the client sends a call again when its answer was lost, and err is then
+// of the second try only; and a script that lacks a right may have written before it met that.
+func unavailable(err error) string {
+	const again = "Send it again shortly; a submission with the same Idempotency-Key, in case an earlier try got through."
 	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
-		f.Message = "The store cannot be reached. Nothing was changed; try again shortly."
+	switch {
+	case redis.IsAuthError(err), redis.IsPermissionError(err):
+		return "The store refuses this service. Whoever runs it finds the reason in its log."
+	case replied(err, "READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN"):
+		return "The store takes no writes now, and refused this. " + again
+	case replied(err, "LOADING", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "max number of clients"):
+		return "The store is not ready, and refused this. " + again
+	case replied(err, ""):
+		return "The store answered this with an error, and it may be done in part. " +
+			"Whoever runs the service finds the reason in its log."
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return "The store cannot be reached. " + again
 	}
-	return f
+	return "The store did not answer in time, and it is not known whether this was done. " +
+		"Look, or send it again; a submission with the same Idempotency-Key."
+}
+
+// replied reports whether err is what Redis itself answered, beginning with one of prefixes.
+func replied(err error, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return redis.HasErrorPrefix(err, p) })
 }

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path"
 	"regexp"
@@ -157,6 +160,86 @@ func TestOutage(t *testing.T) {
 	if c := f.create(t, n); c.Replayed || c.Job.Total != 2 {
 		t.Errorf("created %+v", c)
 	}
+}
+
+// repliedError is an error that Redis answers.
+type repliedError string
+
+func (e repliedError) Error() string { return string(e) }
+func (repliedError) RedisError()     {}
+
+// What went wrong is told as what it is, without the words of Redis, and nothing that may have been
+// done is told as not done: the error of a second try says nothing of the first.
+func TestFaultWords(t *testing.T) {
+	t.Parallel()
+	const unknown = "did not answer in time, and it is not known whether this was done"
+	for _, tc := range []struct {
+		err  error
+		says string
+	}{
+		{repliedError("READONLY secret"), "takes no writes"},
+		{repliedError("NOREPLICAS secret"), "takes no writes"},
+		{repliedError("MISCONF secret"), "takes no writes"},
+		{repliedError("MASTERDOWN secret"), "takes no writes"},
+		{fmt.Errorf("wrapped: %w", repliedError("READONLY secret")), "takes no writes"},
+		{repliedError("LOADING secret"), "is not ready"},
+		{repliedError("CLUSTERDOWN secret"), "is not ready"},
+		{repliedError("ERR max number of clients reached, secret"), "is not ready"},
+		{repliedError("WRONGTYPE secret"), "answered this with an error"},
+		{repliedError("ERR user_script:15: secret"), "answered this with an error"},
+		{repliedError("NOPERM secret"), "refuses this service"},
+		{repliedError("WRONGPASS secret"), "refuses this service"},
+		{&net.OpError{Op: "dial", Err: errors.New("secret")}, "cannot be reached"},
+		{&net.OpError{Op: "read", Err: errors.New("secret")}, unknown},
+		{io.EOF, unknown},
+	} {
+		f := wantCode(t, fault(tc.err), crawl.CodeUnavailable)
+		answered := tc.says != unknown
+		if !strings.Contains(f.Message, tc.says) || answered && strings.Contains(f.Message, unknown) || f.RetryAfter != 2*time.Second {
+			t.Errorf("%v is told as %q, after %v", tc.err, f.Message, f.RetryAfter)
+		}
+		for _, bad := range []string{"secret", "othing was changed", "user_script"} {
+			if strings.Contains(f.Message, bad) {
+				t.Errorf("%v is told as %q", tc.err, f.Message)
+			}
+		}
+		if !errors.Is(f, tc.err) {
+			t.Errorf("the cause of %v is lost", tc.err)
+		}
+	}
+}
+
+// The words of Redis are those that it has for scripts, too.
+func TestRefusedWrites(t *testing.T) {
+	t.Parallel()
+	r := crawltest.Private(t)
+	f := newFixture(t, &crawltest.Redis{Client: r.Client})
+	says := func(err error, what string) {
+		t.Helper()
+		if f := wantCode(t, err, crawl.CodeUnavailable); !strings.Contains(f.Message, what) {
+			t.Errorf("told is %q of %v", f.Message, f.Err)
+		}
+	}
+	n := f.job(t, "key", 1)
+	f.create(t, n)
+	if err := r.Client.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Create(t.Context(), f.job(t, "", 1))
+	says(err, "takes no writes")
+	if err := r.Client.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Client.Set(t.Context(), jobKey(n.Job), "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Job(t.Context(), n.Job)
+	says(err, "answered this with an error")
+	if err := r.Client.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Create(t.Context(), f.job(t, "", 1))
+	says(err, "takes no writes")
 }
 
 // A store that is full refuses submissions whole, and says so (JOB-17).
