@@ -231,6 +231,10 @@ func copyTo(from, to string) error {
 		if err != nil {
 			return err
 		}
+		// A program that is started meanwhile inherits the file for a moment, and what is open for
+		// writing cannot be started: "text file busy" (golang/go#22315).
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
 		return os.WriteFile(target, content, info.Mode().Perm())
 	})
 }
