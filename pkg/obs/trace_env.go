@@ -3,11 +3,13 @@ package obs
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -19,9 +21,17 @@ const (
 	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 )
 
-// mostBatch bounds the numbers of the batch processor: spans, 16 bytes each while none waits, and
-// milliseconds, a quarter of an hour.
-const mostBatch = 1_000_000
+// The numbers of the batch processor are bounded. Of the size of the queue a negative or huge one
+// would be a panic, and a huge delay becomes none: a core would be busy with it.
+const (
+	mostSpans = 1_000_000      // 16 bytes each while none waits
+	mostDelay = 24 * time.Hour // given in milliseconds
+)
+
+var batchNumbers = map[string]int{
+	"OTEL_BSP_SCHEDULE_DELAY": int(mostDelay.Milliseconds()), "OTEL_BSP_EXPORT_TIMEOUT": int(mostDelay.Milliseconds()),
+	"OTEL_BSP_MAX_QUEUE_SIZE": mostSpans, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": mostSpans,
+}
 
 var samplers = []string{
 	"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio",
@@ -44,14 +54,11 @@ func tracingOn() (bool, error) {
 	for _, name := range []string{envEndpoint, envTracesEndpoint} {
 		faults = append(faults, checkEndpoint(name))
 	}
-	for _, name := range []string{
-		"OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
-	} {
-		// Of the size of the queue a negative or huge number would be a panic, and a huge delay
-		// becomes none: a core would be busy with it.
+	for _, name := range slices.Sorted(maps.Keys(batchNumbers)) {
+		most := batchNumbers[name]
 		if s := os.Getenv(name); s != "" {
-			if n, err := strconv.Atoi(strings.TrimSpace(s)); err != nil || n < 1 || n > mostBatch {
-				faults = append(faults, fmt.Errorf("%s: %q is no whole number from 1 to %d", name, s, mostBatch))
+			if n, err := strconv.Atoi(strings.TrimSpace(s)); err != nil || n < 1 || n > most {
+				faults = append(faults, fmt.Errorf("%s: %q is no whole number from 1 to %d", name, s, most))
 			}
 		}
 	}
