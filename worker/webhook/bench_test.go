@@ -44,7 +44,7 @@ type receiver struct {
 	got   []posted
 	conns []net.Conn
 	open  int
-	most  int           // connections open at once
+	most  int           // requests without an answer at once
 	seen  chan struct{} // gets one for each request
 }
 
@@ -70,14 +70,14 @@ func receive(t testing.TB, answer func(n int, c net.Conn)) *receiver {
 			r.most = max(r.most, r.open)
 			r.mu.Unlock()
 			wg.Go(func() {
-				defer func() {
-					_ = c.Close()
+				over := sync.OnceFunc(func() {
 					r.mu.Lock()
 					r.open--
 					r.mu.Unlock()
-				}()
+				})
+				defer func() { _ = c.Close(); over() }()
 				if n := r.read(c); n > 0 {
-					answer(n, c)
+					answer(n, answering{c, over})
 				}
 			})
 		}
@@ -92,6 +92,19 @@ func receive(t testing.TB, answer func(n int, c net.Conn)) *receiver {
 		wg.Wait()
 	})
 	return r
+}
+
+// answering is a connection whose request is over when its answer begins: who has the answer may
+// send the next before the connection is closed here.
+type answering struct {
+	net.Conn
+
+	over func()
+}
+
+func (a answering) Write(b []byte) (int, error) {
+	a.over()
+	return a.Conn.Write(b)
 }
 
 // read reads one request and answers its number, 0 when there was none.
