@@ -215,7 +215,8 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The client comes again until the process listens.
+	// The client comes again some times only, and a busy machine starts slowly.
+	crawltest.Eventually(t, long, "the process listens", func() bool { return p.URL() != "" })
 	job, err := c.Submit(ctx, client.Spec{URLs: []string{site.URL + "/never"}, RespectRobots: new(false)})
 	if err != nil {
 		t.Fatal(err)
