@@ -8,12 +8,17 @@
 //	             ┌─────────────── cancel ───────────────┐
 //	             │                                      ▼
 //	submit ──► queued ──► running ──────────────► (one of the ends)
-//	                       │  ▲ │                   completed
-//	                 pause │  │ │ cancel,           completed_with_errors
-//	                       ▼  │ │ time_limit        failed
-//	                     paused │                   cancelled
-//	                       │    ▼                       ▲
-//	                       └─► cancelling ──────────────┘
+//	            │ ▲         │ ▲  │                  completed
+//	      pause │ │   pause │ │  │ cancel,          completed_with_errors
+//	            ▼ │ resume  ▼ │  │ time_limit,      failed
+//	          ┌───────────────┐  │ byte_limit       cancelled
+//	          │    paused     │  ▼                      ▲
+//	          └───────────────┘ cancelling ─────────────┘
+//
+// A resumed job is queued until the tenant's running limit lets it go on. Pages that were
+// in flight when a job was paused go on: the last of them ends a paused job, or a resumed
+// one that is queued, as it would have ended a running one; the limit of bytes, and a
+// cancel, wind these down as they do a running one.
 //
 // An end is final: neither the state nor any count of an ended job changes
 // again. cancelling lasts until the last request in flight was given back or

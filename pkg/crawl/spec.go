@@ -210,8 +210,10 @@ func (l Limits) orDefault() Limits {
 }
 
 // Plan is a spec with everything decided: what a worker works by. It is stored
-// with the job as JSON and holds no list of URLs except the seeds.
+// with the job as JSON and holds no list of URLs except the seeds. Before you add a
+// field, read what [PlanVersion] says.
 type Plan struct {
+	V               int           `json:"v,omitempty"`     // see [PlanVersion]; 0 is 1
 	Site            bool          `json:"site"`            // follow links
 	Seeds           []string      `json:"seeds,omitempty"` // of a site crawl, canonical
 	MaxPages        int64         `json:"max_pages"`       // without Site: the number of inputs

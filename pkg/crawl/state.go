@@ -1,6 +1,9 @@
 package crawl
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // State is the state of a job. The set is fixed; [State.CanBecome] is the one
 // table of what follows what.
@@ -8,12 +11,13 @@ type State string
 
 // The states of a job.
 const (
-	// Queued: stored, no worker has begun it. It may wait for the tenant's
-	// running limit, see Job.WaitingFor.
+	// Queued: stored, no worker has begun it; or resumed, and it has to wait until it
+	// may go on. It may wait for the tenant's running limit, see Job.WaitingFor.
 	Queued State = "queued"
 	// Running: at least one worker has begun it.
 	Running State = "running"
-	// Paused: nothing new is leased until it is resumed.
+	// Paused: nothing new is leased until it is resumed. What was in flight goes on, and
+	// may end the job. Its time limit stands still, and [MaxPause] bounds it.
 	Paused State = "paused"
 	// Cancelling: what was waiting is cancelled, what is in flight is being
 	// given back or revoked.
@@ -28,15 +32,21 @@ const (
 	Cancelled State = "cancelled"
 )
 
+// MaxPause is how long a job may be paused. It is then cancelled, with [StopTimeLimit]: no
+// job lives for ever. It stands in package store's scripts too; a test compares.
+const MaxPause = 7 * 24 * time.Hour
+
 // States lists every state in the order a job can pass through them.
 var States = []State{Queued, Running, Paused, Cancelling, Completed, CompletedWithErrors, Failed, Cancelled}
 
 // transitions is the only table of what may follow what. The scripts of
 // package store implement it; a test walks both and compares.
 var transitions = map[State][]State{
-	Queued:     {Running, Cancelled},
+	// What was in flight before a pause goes on, in whatever state the job is now, and may be the
+	// last of it or have what it may have of bytes.
+	Queued:     {Running, Paused, Cancelling, Completed, CompletedWithErrors, Failed, Cancelled},
 	Running:    {Paused, Cancelling, Completed, CompletedWithErrors, Failed, Cancelled},
-	Paused:     {Running, Cancelling, Cancelled},
+	Paused:     {Queued, Running, Cancelling, Completed, CompletedWithErrors, Failed, Cancelled},
 	Cancelling: {Cancelled},
 }
 
@@ -58,7 +68,7 @@ type StopReason string
 const (
 	StopFrontierEmpty StopReason = "frontier_empty" // nothing was left to fetch
 	StopPageLimit     StopReason = "page_limit"     // nothing was left, and a link was refused for max_pages
-	StopTimeLimit     StopReason = "time_limit"     // time_limit passed; the job ends as cancelled
+	StopTimeLimit     StopReason = "time_limit"     // time_limit passed, or [MaxPause] did; the job ends as cancelled
 	StopByteLimit     StopReason = "byte_limit"     // its pages have all the bytes that it may have; it ends as cancelled
 	StopCancelled     StopReason = "cancelled"
 	StopSeedFailed    StopReason = "seed_failed" // none of a site crawl's seeds was accepted
@@ -75,6 +85,7 @@ const (
 	WaitingHostDelay   = "host_delay" // its hosts are to be left alone for a while
 	WaitingRetry       = "retry"      // its pages failed for now, and are tried again
 	WaitingRobots      = "robots"     // a robots.txt could not be read yet
+	WaitingMemory      = "memory"     // Redis is full: it goes on by itself when that has room again
 )
 
 // PageState is the state of one admitted URL.

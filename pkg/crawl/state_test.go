@@ -10,9 +10,9 @@ import (
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	want := map[State][]State{
-		Queued:     {Running, Cancelled},
+		Queued:     {Running, Paused, Cancelling, Completed, CompletedWithErrors, Failed, Cancelled},
 		Running:    {Paused, Cancelling, Completed, CompletedWithErrors, Failed, Cancelled},
-		Paused:     {Running, Cancelling, Cancelled},
+		Paused:     {Queued, Running, Cancelling, Completed, CompletedWithErrors, Failed, Cancelled},
 		Cancelling: {Cancelled},
 	}
 	for _, from := range States {

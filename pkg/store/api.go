@@ -19,6 +19,8 @@ type NewJob struct {
 	Plan   crawl.Plan
 	Inputs []crawl.Input // deduplicated, in order; at least one
 	Tags   []string
+	// RetryOf is the job whose failed URLs these are; empty for none.
+	RetryOf string
 	// Quota is what the service grants every tenant: MaxRunning of it is at least 1, what is
 	// zero has no bound. It is kept, and holds together with the tenant's own, see
 	// [Store.SetQuota]. MaxPages and MaxBytes are the plan's business.

@@ -209,6 +209,8 @@ func (s *Store) DeleteCollection(ctx context.Context, tenant, name string) error
 		switch {
 		case err != nil && first:
 			return err
+		case first && num(a[0]) < 0:
+			return newerCollection(name)
 		case first && num(a[0]) == 0:
 			return noCollection(name)
 		case err != nil || num(a[1]) == 0:
@@ -249,6 +251,12 @@ func otherDefinition(name, def string) error {
 		return fmt.Errorf("store: collection %s: %w", name, err)
 	}
 	return e
+}
+
+// newerCollection is the fault of a call that would have to know what a newer format keeps.
+func newerCollection(name string) error {
+	return crawl.Faultf(crawl.CodeWrongState, "Collection %q is kept by a newer version of this service than the one "+
+		"that answers. Update that, or ask again.", name)
 }
 
 func tooManyCollections(most int64) error {

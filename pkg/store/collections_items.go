@@ -252,6 +252,8 @@ func (s *Store) DeleteItem(ctx context.Context, tenant, name, key string) error 
 		return nil
 	case 0:
 		return crawl.Faultf(crawl.CodeNotFound, "There is no item with this key in the collection %s.", name)
+	case -2:
+		return newerCollection(name)
 	default:
 		return noCollection(name)
 	}

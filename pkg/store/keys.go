@@ -38,12 +38,18 @@ import (
 //	{t:T}:counted         ZSET  nonces of submissions by when they took a token, ms; for a minute
 //	{t:T}:jobs            ZSET  job id by creation number
 //	{t:T}:waiting         ZSET  jobs that wait at the run gate, by creation number
-//	{t:T}:running         SET   jobs that passed it and have not ended
+//	{t:T}:running         SET   jobs that passed it and have not ended, nor been paused
+//	{t:T}:paused          SET   jobs that are paused, or are cancelling since
+//	{t:T}:flying          SET   jobs outside the gate that had pages in flight when they were paused, when they were resumed,
+//	                            or when a sweep looked last: these count for the pages of the day
 //	{t:T}:due             ZSET  job id by the time at which a sweep must look at it, ms
 //	{t:T}:outbox          ZSET  job with events to deliver by the time of the next try or the end of its claim, ms
 //	{t:T}:outbox:HOST     ZSET  those that found their receiver HOST busy, by the time at which they were due, ms
 //	{t:T}:idem:H          HASH  job, digest; H is the SHA-256 of the idempotency key
-//	{t:T}:j:ID            HASH  the job; a tombstone holds gone and digest alone, and untold, the events that
+//	{t:T}:j:ID            HASH  the job, with the format of all that is kept of it (absent: 1); while it is paused paused_until,
+//	                            when it ends at the latest, ms, then resumed, when it was resumed last; until it runs again
+//	                            time_left, ms of its time limit; cancel_wanted, if an older process was asked to cancel it.
+//	                            A tombstone holds gone and digest alone, and untold, the events that
 //	                            nobody was told of, until a worker reports them
 //	{t:T}:j:ID:spec       STR   as submitted
 //	{t:T}:j:ID:plan       STR   what workers work by

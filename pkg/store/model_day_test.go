@@ -52,7 +52,7 @@ func (m *model) usedUp() bool {
 
 // waits reports whether a reader is told that the job waits for its tenant's quota.
 func (m *model) waits() bool {
-	return (m.state == crawl.Queued || m.state == crawl.Running) && m.restsUntil > 0 && len(m.leased) == 0
+	return m.stands || (m.state == crawl.Queued || m.state == crawl.Running) && m.restsUntil > 0 && len(m.leased) == 0
 }
 
 // lacks reports whether the job could use another slice.
@@ -63,7 +63,7 @@ func (m *model) lacks() bool {
 
 // full reports whether the job has its bytes, and something is left of it.
 func (m *model) full() bool {
-	return m.most > 0 && m.bytes >= m.most && m.state == crawl.Running &&
+	return m.most > 0 && m.bytes >= m.most && !m.state.Terminal() && m.state != crawl.Cancelling &&
 		len(m.queued)+len(m.leased)+len(m.deferred)+m.maps.left() > 0
 }
 
@@ -79,7 +79,7 @@ func (m *model) setQuota(ctx context.Context, t *rapid.T) {
 		t.Fatal(err)
 	}
 	want := false
-	if m.restsUntil > 0 && m.dayLeft() > 0 && !m.state.Terminal() {
+	if m.restsUntil > 0 && m.dayLeft() > 0 && !m.state.Terminal() && m.let {
 		m.restsUntil = 0
 		want = m.state != crawl.Cancelling && m.lacks()
 	}

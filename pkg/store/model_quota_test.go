@@ -62,7 +62,13 @@ type gateJob struct {
 	cancelAt    int64
 	sl          *Slice
 	failed      int64
+	begun       bool
+	aside       bool  // paused, or cancelling since it gave its place at the gate free
+	pausedUntil int64 // 0: it is not
 }
+
+// stands is for a job in the line at the gate.
+func (j *gateJob) stands() bool { return !j.let && !j.aside && !j.state.Terminal() }
 
 func (j *gateJob) runs() bool { return j.let && !j.state.Terminal() }
 
@@ -86,7 +92,7 @@ func (m *gateModel) line() (running, waiting []*gateJob) {
 		switch {
 		case j.runs():
 			running = append(running, j)
-		case !j.state.Terminal():
+		case j.stands():
 			waiting = append(waiting, j)
 		}
 	}
@@ -98,7 +104,9 @@ func (m *gateModel) gate() []*gateJob {
 	running, waiting := m.line()
 	n := max(0, min(len(waiting), int(m.bounds().MaxRunning)-len(running)))
 	for _, j := range waiting[:n] {
-		j.let = true
+		if j.let = true; j.begun {
+			j.state = crawl.Running
+		}
 	}
 	return waiting[:n]
 }
@@ -222,8 +230,13 @@ func (m *gateModel) verdict(n *NewJob) *crawl.Fault {
 		}
 	}
 	running, waiting := m.line()
-	free := max(0, int(q.MaxRunning)-len(running))
-	if still := len(waiting) - free; q.MaxQueued > 0 && still >= 0 && int64(still) >= q.MaxQueued {
+	still := max(0, len(waiting)-max(0, int(q.MaxRunning)-len(running)))
+	for _, j := range m.jobs {
+		if j.aside && !j.state.Terminal() {
+			still++
+		}
+	}
+	if q.MaxQueued > 0 && int64(still) >= q.MaxQueued {
 		return &crawl.Fault{
 			Code: crawl.CodeQuotaExceeded, Limit: "max_queued", LimitMax: q.MaxQueued, RetryAfter: 5 * time.Second,
 		}
@@ -256,12 +269,12 @@ func (m *gateModel) pick(t *rapid.T, ok func(*gateJob) bool) *gateJob {
 }
 
 func (m *gateModel) begin(ctx context.Context, t *rapid.T) {
-	j := m.pick(t, func(j *gateJob) bool { return j.runs() && j.sl == nil })
+	j := m.pick(t, func(j *gateJob) bool { return !j.state.Terminal() && j.sl == nil })
 	sl, _, err := m.st.Begin(ctx, crawl.Ring{JobRef: j.ref})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := j.state != crawl.Cancelling && j.queued > 0 && j.rests <= m.now
+	want := j.let && j.state != crawl.Cancelling && j.queued > 0 && j.rests <= m.now
 	if left, open, limited := m.dayLeft(); want && limited && left <= 0 {
 		want, j.rests = false, restUntil(m.now, open)
 	}
@@ -269,12 +282,12 @@ func (m *gateModel) begin(ctx context.Context, t *rapid.T) {
 		t.Fatalf("a slice of %+v began: %v, want %v", j, sl != nil, want)
 	}
 	if sl != nil {
-		j.sl, j.state, j.rests = sl, crawl.Running, 0
+		j.sl, j.state, j.rests, j.begun = sl, crawl.Running, 0, true
 	}
 }
 
 func (m *gateModel) lease(ctx context.Context, t *rapid.T) {
-	j := m.pick(t, func(j *gateJob) bool { return j.sl != nil && j.state == crawl.Running })
+	j := m.pick(t, func(j *gateJob) bool { return j.sl != nil && j.state != crawl.Cancelling })
 	n := rapid.Int64Range(1, 3).Draw(t, "wanted")
 	out, err := m.st.Exchange(ctx, j.sl, Exchange{Lease: int(n), Holding: len(j.items)})
 	if err != nil {
@@ -283,6 +296,8 @@ func (m *gateModel) lease(ctx context.Context, t *rapid.T) {
 	want := max(0, min(n, 4-int64(len(j.items))))
 	left, open, limited := m.dayLeft()
 	switch {
+	case j.state != crawl.Running:
+		want = 0
 	case want > 0 && limited && left <= 0:
 		want, j.rests = 0, restUntil(m.now, open)
 	case limited:
@@ -331,7 +346,7 @@ func (m *gateModel) settle(ctx context.Context, t *rapid.T) {
 		j.failed++
 	}
 	if outcome == "accepted" {
-		if j.bytes += 10; j.most > 0 && j.bytes >= j.most && j.left() > 0 && j.state == crawl.Running {
+		if j.bytes += 10; j.most > 0 && j.bytes >= j.most && j.left() > 0 && j.state != crawl.Cancelling {
 			m.windDown(j, crawl.StopByteLimit)
 		}
 	}
@@ -339,7 +354,7 @@ func (m *gateModel) settle(ctx context.Context, t *rapid.T) {
 }
 
 func (m *gateModel) windDown(j *gateJob, stop crawl.StopReason) {
-	j.cancelled, j.queued = j.cancelled+j.queued, 0
+	j.cancelled, j.queued, j.aside = j.cancelled+j.queued, 0, !j.let
 	j.state, j.stop, j.cancelAt = crawl.Cancelling, stop, m.now+modelGrace
 }
 
@@ -372,7 +387,7 @@ func (m *gateModel) end(ctx context.Context, t *rapid.T) {
 	}
 	j.items, j.sl = nil, nil
 	must := m.ended(j)
-	if !j.state.Terminal() && j.rests <= m.now {
+	if j.state == crawl.Running && j.rests <= m.now {
 		must = append(must, j)
 	}
 	m.rung(t, "the end of a slice", rings, must...)
@@ -396,6 +411,10 @@ func (m *gateModel) sweep(ctx context.Context, t *rapid.T) {
 	}
 	var must []*gateJob
 	for _, j := range slices.Clone(m.jobs) {
+		if j.state == crawl.Paused && m.now >= j.pausedUntil {
+			m.windDown(j, crawl.StopTimeLimit)
+			must = append(must, m.ended(j)...)
+		}
 		if j.state == crawl.Cancelling && m.now >= j.cancelAt {
 			j.cancelled += int64(len(j.items))
 			j.items = nil
@@ -464,7 +483,7 @@ func (m *gateModel) check(ctx context.Context, t *rapid.T) {
 		switch {
 		case j.state.Terminal():
 			s.Stop = j.stop
-		case j.state == crawl.Cancelling:
+		case j.aside || j.state == crawl.Cancelling:
 		case !j.let:
 			position++
 			s.Position, s.Quota = position, true
@@ -547,6 +566,9 @@ func TestQuotas(t *testing.T) {
 					}
 				},
 				"sweep":   step(m.sweep),
+				"pause":   step(m.pause),
+				"resume":  step(m.goOn),
+				"resume2": step(m.goOn),
 				"time":    step(m.pass),
 				"own":     step(m.setQuota),
 				"service": func(rt *rapid.T) { m.service = drawQuota(rt, "service", 1) },

@@ -91,7 +91,7 @@ func (m *model) record(c *Commit) int64 {
 func (m *model) overflows() bool {
 	out := m.leftOut
 	m.leftOut = false
-	return out && m.state == crawl.Running && len(m.queued)+len(m.leased)+len(m.deferred)+m.maps.left() > 0
+	return out && !m.state.Terminal() && m.state != crawl.Cancelling && len(m.queued)+len(m.leased)+len(m.deferred)+m.maps.left() > 0
 }
 
 // records compares the records with what was accepted: each page once, in order, with its

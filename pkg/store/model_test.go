@@ -40,7 +40,8 @@ type model struct {
 	claims                       map[string]int64
 	seedsOK, pageLimit, refusals int64
 	cancelAt, deadline           int64
-	maps                         modelMaps
+	modelPause
+	maps modelMaps
 	modelQuota
 	modelRecords
 }
@@ -101,7 +102,7 @@ func newModel(ctx context.Context, t *rapid.T, r *crawltest.Redis, tenant string
 	}
 	m.plan.Sitemap = rapid.SampledFrom([]string{"", crawl.SitemapInclude}).Draw(t, "sitemap")
 	m.plan.MaxBytes, m.plan.MaxKeptBytes = m.most, m.mayKeep
-	n := NewJob{Job: m.job, Spec: []byte(`{}`), Plan: m.plan, Quota: crawl.Quota{MaxRunning: 1, PagesPerDay: m.granted}}
+	n := NewJob{Job: m.job, Spec: []byte(`{}`), Plan: m.plan, Quota: m.service()}
 	for i := range rapid.IntRange(1, 3).Draw(t, "inputs") {
 		n.Inputs = append(n.Inputs, crawl.Input{URL: url(t, i)})
 		m.admit(url(t, i).String(), 0, 0)
@@ -113,6 +114,7 @@ func newModel(ctx context.Context, t *rapid.T, r *crawltest.Redis, tenant string
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.let = true
 	if want := []crawl.Ring{{JobRef: m.job}}; !cmp.Equal(c.Rings, want) {
 		t.Fatalf("rings of a new job: %v, want %v", c.Rings, want)
 	}
@@ -126,6 +128,7 @@ func (m *model) admit(u string, depth int, parent int64) {
 }
 
 func (m *model) finish(state crawl.State, stop crawl.StopReason) {
+	m.stands = false
 	m.state, m.stop = state, stop
 	clear(m.slices)
 	clear(m.retiring)
@@ -166,6 +169,7 @@ func (m *model) windDown(stop crawl.StopReason) {
 	clear(m.deferred)
 	m.maps.drop()
 	m.state, m.stop, m.cancelAt = crawl.Cancelling, stop, m.now+modelGrace
+	m.stands = false
 	m.endIfIdle()
 }
 
@@ -266,7 +270,7 @@ func (m *model) begin(ctx context.Context, t *rapid.T) {
 		t.Fatal(err)
 	}
 	due := m.dueCount()
-	want := (m.state == crawl.Queued || m.state == crawl.Running) && m.lacks() && m.restsUntil <= m.now && !m.usedUp()
+	want := (m.state == crawl.Queued || m.state == crawl.Running) && m.let && m.lacks() && m.restsUntil <= m.now && !m.usedUp()
 	if (sl != nil) != want {
 		t.Fatalf("a slice began: %v, want %v (state %s, due %d, live %d)", sl != nil, want, m.state, due, m.live())
 	}
@@ -274,8 +278,9 @@ func (m *model) begin(ctx context.Context, t *rapid.T) {
 		return
 	}
 	m.restsUntil = 0
+	m.token(t, sl.Gen)
 	if m.state == crawl.Queued {
-		m.state = crawl.Running
+		m.state, m.begun = crawl.Running, true
 		if m.plan.TimeLimit > 0 {
 			m.deadline = m.now + m.plan.TimeLimit.Milliseconds()
 		}
@@ -396,7 +401,10 @@ func (m *model) draw(t *rapid.T, it crawl.Item) Commit {
 
 func (m *model) commit(ctx context.Context, t *rapid.T) {
 	s := m.pick(t)
-	it := m.pickItem(t, s)
+	m.settle(ctx, t, s, m.pickItem(t, s))
+}
+
+func (m *model) settle(ctx context.Context, t *rapid.T, s *modelSlice, it crawl.Item) {
 	c := m.draw(t, it)
 	delete(s.items, it.N)
 	s.sent = append(s.sent, c)
@@ -556,7 +564,7 @@ func (m *model) retire(ctx context.Context, t *rapid.T) {
 	if _, err := m.st.Exchange(ctx, s.sl, Exchange{Retire: true}); err != nil {
 		t.Fatal(err)
 	}
-	if m.state == crawl.Running {
+	if !m.state.Terminal() {
 		m.retiring[s.sl.Gen] = true
 	}
 }
@@ -583,7 +591,8 @@ func (m *model) sweep(ctx context.Context, t *rapid.T) {
 	if m.state != crawl.Cancelling && m.restsUntil <= m.now {
 		m.restsUntil = 0
 	}
-	if m.state != crawl.Cancelling && m.deadline > 0 && m.now >= m.deadline {
+	over := m.deadline > 0 && m.now >= m.deadline || m.pausedUntil > 0 && m.now >= m.pausedUntil
+	if m.state != crawl.Cancelling && over {
 		m.windDown(crawl.StopTimeLimit)
 	}
 	if m.state == crawl.Cancelling {
@@ -665,6 +674,16 @@ func TestInterleavings(t *testing.T) {
 					}
 				},
 				"records": step(m.records),
+				"pause":   step(m.pause),
+				"resume":  step(m.resume),
+				"resume2": step(m.resume),
+				"crowd":   step(m.crowd),
+				"older":   step(m.older),
+				"pause for long": func(rt *rapid.T) {
+					if m.state == crawl.Paused && rapid.IntRange(0, 5).Draw(rt, "seldom") == 0 {
+						m.now += crawl.MaxPause.Milliseconds() - 1000
+					}
+				},
 			})
 		})
 	})

@@ -38,8 +38,8 @@ func refused(limit string, most int64, wait time.Duration) error {
 		f.Message = fmt.Sprintf("The %d pages that may be crawled in a day are used up. "+
 			"Nothing was stored; send it again after midnight UTC.", most)
 	default:
-		f.Message = fmt.Sprintf("%d jobs wait for their turn already, and no more may. "+
-			"Nothing was stored; send it again when one of them has begun.", most)
+		f.Message = fmt.Sprintf("%d jobs wait for their turn or are paused, and no more may. "+
+			"Nothing was stored; send it again when one of them has begun or ended.", most)
 	}
 	return f
 }

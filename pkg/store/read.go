@@ -22,7 +22,9 @@ func (s *Store) Job(ctx context.Context, j crawl.JobRef) (crawl.Job, error) {
 	if err != nil {
 		return crawl.Job{}, err
 	}
-	return decodeJob(j, a)
+	job, err := decodeJob(j, a)
+	s.waitsForMemory(ctx, j.Tenant, &job)
+	return job, err
 }
 
 // List reads a tenant's jobs, newest first.
@@ -52,6 +54,7 @@ func (s *Store) List(ctx context.Context, q ListQuery) (JobPage, error) {
 		if err != nil {
 			return JobPage{}, err
 		}
+		s.waitsForMemory(ctx, q.Tenant, &job)
 		page.Jobs = append(page.Jobs, job)
 	}
 	return page, nil
@@ -136,6 +139,8 @@ func waiting(job *crawl.Job, rank, slices int64, deferredFor string, h map[strin
 		return crawl.WaitingDispatch, 0
 	case h["day_until"] != "" && job.Active == 0:
 		return crawl.WaitingTenantQuota, 0
+	case h["rest_until"] != "" && job.Active == 0 && h["rest_for"] != "":
+		return h["rest_for"], 0
 	case h["rest_until"] != "" && job.Active == 0:
 		return cmp.Or(deferredFor, crawl.WaitingHostDelay), 0
 	case job.Active == 0 && job.Queued == 0 && deferredFor != "":

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,8 @@ func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next
 func (w twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, c := range cmds {
-			if a := c.Args(); len(a) > 1 && (a[1] == w.script.sha || a[1] == w.script.text) {
+			sc, a := w.script, c.Args()
+			if len(a) > 1 && slices.Contains([]any{sc.single.sha, sc.single.text, sc.sliced.sha, sc.sliced.text}, a[1]) {
 				_ = next(ctx, cmds)
 				break
 			}

@@ -23,10 +23,35 @@ var scriptFiles embed.FS
 
 // script is one Lua file with its includes put in.
 type script struct {
-	name string
-	text string
-	sha  string
+	name   string
+	single form // for one server
+	sliced form // for a Cluster, see settledSlot
 }
+
+// form is a text as it is sent, and what EVALSHA names it by.
+type form struct{ text, sha string }
+
+func formOf(text string) form {
+	sum := sha1.Sum([]byte(text))
+	return form{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// settledSlot begins every script for a Cluster. While an operator moves a slot of a Cluster to another master, each of
+// the two has some of its keys: what is not there may not exist, or be at the other, and Redis ends
+// a script that asks for it in its midst, with half of its writes done. Two keys that no one ever
+// makes are refused by both masters then, and by none at any other time, see "CLUSTER SETSLOT"
+// in Redis' documentation: so the script is refused before it has changed anything, and
+// the client sends it again.
+const settledSlot = `do
+  local asked = redis.pcall('EXISTS', KEYS[1] .. ':-', KEYS[1] .. ':--')
+  if type(asked) == 'table' and asked.err then
+    if string.find(asked.err, 'non local key', 1, true) then
+      return redis.error_reply('TRYAGAIN The keys of this script are being moved to another master')
+    end
+    return asked
+  end
+end
+`
 
 // loadScript reads scripts/name.lua. A line "--# include file" stands for
 // scripts/include/file. A missing file is a defect of the build: it panics.
@@ -38,8 +63,7 @@ func loadScript(name string) *script {
 		}
 		b.WriteString(line)
 	}
-	sum := sha1.Sum([]byte(b.String()))
-	return &script{name: name, text: b.String(), sha: hex.EncodeToString(sum[:])}
+	return &script{name: name, single: formOf(b.String()), sliced: formOf(settledSlot + b.String())}
 }
 
 func mustRead(name string) string {
@@ -61,6 +85,8 @@ var (
 	releaseScript     = loadScript("release")
 	endScript         = loadScript("end")
 	cancelScript      = loadScript("cancel")
+	pauseScript       = loadScript("pause")
+	resumeScript      = loadScript("resume")
 	deleteScript      = loadScript("delete")
 	sweepScript       = loadScript("sweep")
 	statusScript      = loadScript("status")
@@ -103,11 +129,15 @@ type call struct {
 	cmd    *redis.Cmd
 }
 
-func (c *call) queue(ctx context.Context, p redis.Pipeliner, whole bool) {
+func (c *call) queue(ctx context.Context, p redis.Pipeliner, sliced, whole bool) {
+	f := c.script.single
+	if sliced {
+		f = c.script.sliced
+	}
 	if whole {
-		c.cmd = p.Eval(ctx, c.script.text, c.keys, c.args...)
+		c.cmd = p.Eval(ctx, f.text, c.keys, c.args...)
 	} else {
-		c.cmd = p.EvalSha(ctx, c.script.sha, c.keys, c.args...)
+		c.cmd = p.EvalSha(ctx, f.sha, c.keys, c.args...)
 	}
 }
 
@@ -132,7 +162,7 @@ func (s *Store) send(ctx context.Context, also func(redis.Pipeliner), calls ...*
 		also(p)
 	}
 	for _, c := range calls {
-		c.queue(ctx, p, false)
+		c.queue(ctx, p, s.sliced, false)
 	}
 	s.trips.Add(1)
 	_, _ = p.Exec(ctx) // each command has its own error
@@ -147,7 +177,7 @@ func (s *Store) send(ctx context.Context, also func(redis.Pipeliner), calls ...*
 	}
 	p = s.rdb.Pipeline()
 	for _, c := range again {
-		c.queue(ctx, p, true)
+		c.queue(ctx, p, s.sliced, true)
 	}
 	s.trips.Add(1)
 	_, _ = p.Exec(ctx) // as above

@@ -96,6 +96,7 @@ func TestSharedNumbers(t *testing.T) {
 		{"job", "GRACE", Grace.Milliseconds()},
 		{"job", "MAX_LOST", MaxLost},
 		{"job", "MAP_PARENT", mapParent},
+		{"job", "MAX_PAUSE", crawl.MaxPause.Milliseconds()},
 		{"define", "MAX_COLLECTIONS", crawl.MaxCollections},
 		{"day", "PEEK", PeekTime.Milliseconds()},
 		{"day", "WIDEST", widest},

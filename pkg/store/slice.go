@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -49,8 +50,13 @@ const slotTime = LeaseTime
 
 func (s *Store) keys(j crawl.JobRef) []string { return []string{rootKey(j.Tenant), jobKey(j)} }
 
+// ErrNewer is the error of [Store.Begin] for a job of a format that this process does not know: a
+// newer version of Trawl stored it. Nothing was changed, and its ring is for a worker of that version.
+var ErrNewer = errors.New("store: the job is of a newer format than this worker reads: update the worker")
+
 // Begin registers a slice for a ring. The slice is nil when the ring was late or
-// doubled, or nothing is due: it dies out, and the task is done.
+// doubled, or nothing is due: it dies out, and the task is done. The error is [ErrNewer] for a job
+// that this process must leave to another, or a fault.
 func (s *Store) Begin(ctx context.Context, ring crawl.Ring) (*Slice, []crawl.Ring, error) {
 	// The nonce makes a begin that the client sent twice one slice.
 	c := &call{script: beginScript, keys: s.keys(ring.JobRef), args: []any{s.now(), ring.ID, rand.Text()}}
@@ -60,8 +66,11 @@ func (s *Store) Begin(ctx context.Context, ring crawl.Ring) (*Slice, []crawl.Rin
 		return nil, nil, err
 	}
 	a := array(c.cmd)
-	if num(a[0]) == 0 {
+	switch num(a[0]) {
+	case 0:
 		return nil, nil, nil
+	case -1:
+		return nil, nil, ErrNewer
 	}
 	sl := &Slice{Job: ring.JobRef, Gen: num(a[0])}
 	if theirs, err := clock.Result(); err == nil && s.o.Now == nil {
@@ -120,7 +129,13 @@ func (s *Store) Renew(ctx context.Context, sl *Slice, slots ...HostSlots) (Renew
 // found nothing it could start, since the next one would find the same; [NoRest] of one
 // that worked ends a rest that another asked for. Ending twice is harmless.
 func (s *Store) End(ctx context.Context, sl *Slice, rest time.Duration) ([]crawl.Ring, error) {
-	a, err := s.one(ctx, endScript, s.keys(sl.Job), s.now(), sl.Job.ID, sl.Gen, rest.Milliseconds())
+	return s.EndWaiting(ctx, sl, rest, "")
+}
+
+// EndWaiting is End for a job that rests for another reason than its URLs have, as
+// [crawl.WaitingMemory]: its status says so until a slice begins again.
+func (s *Store) EndWaiting(ctx context.Context, sl *Slice, rest time.Duration, what string) ([]crawl.Ring, error) {
+	a, err := s.one(ctx, endScript, s.keys(sl.Job), s.now(), sl.Job.ID, sl.Gen, rest.Milliseconds(), what)
 	if err != nil {
 		return nil, err
 	}

@@ -53,9 +53,15 @@ func (m *model) count(ctx context.Context, t *rapid.T) {
 		want.Jobs[m.state]++
 		want.URLs[crawl.PageQueued], want.URLs[crawl.PageActive] = int64(len(m.queued)), int64(len(m.leased))
 		want.URLs[crawl.PageDeferred] = int64(len(m.deferred))
-		if m.state != crawl.Cancelling && m.restsUntil <= m.now {
+		if m.state != crawl.Cancelling && m.let && m.restsUntil <= m.now {
 			want.Due = int64(m.dueCount() - m.maps.due(m.now))
 		}
+	}
+	want.Ended[crawl.Cancelled] += m.others
+	if m.other != nil { // it has one page, and nobody begins it
+		want.Jobs[crawl.Queued]++
+		want.URLs[crawl.PageQueued]++
+		want.Due++
 	}
 	sameStats(ctx, t, m.st, m.job.Tenant, want)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,9 +34,11 @@ type Options struct {
 // Store is the one door to what the service remembers. It is safe for use by any
 // number of goroutines and does not own its client.
 type Store struct {
-	rdb   redis.UniversalClient
-	o     Options
-	trips atomic.Int64
+	rdb    redis.UniversalClient
+	o      Options
+	trips  atomic.Int64
+	memory memory
+	sliced bool // over a Cluster
 
 	mu   sync.Mutex
 	idle map[string]time.Time // tenants that need no sweep before then
@@ -48,7 +49,10 @@ func New(rdb redis.UniversalClient, o Options) *Store {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Store{rdb: rdb, o: o, idle: map[string]time.Time{}}
+	_, sliced := rdb.(*redis.ClusterClient)
+	s := &Store{rdb: rdb, o: o, sliced: sliced, idle: map[string]time.Time{}}
+	s.memory.log = o.Logger
+	return s
 }
 
 // Trips answers the number of round trips made so far: what bench divides by pages.
@@ -74,10 +78,14 @@ func parallelism(concurrency int) int { return min(16, max(1, (concurrency+3)/4)
 // before. Faults: idempotency_key_reused with the first job's id when that key
 // named another input, expired when the job of that key is gone, rate_limited and
 // quota_exceeded with the bound that was met and when to try again, invalid for a collection
-// above [crawl.MaxCollections], unavailable and overloaded when nothing was stored; and an
+// above [crawl.MaxCollections], wrong_state for one that a newer version of Trawl keeps, unavailable and overloaded when nothing was stored; and an
 // [*OtherDefinitionError]. A replay costs as much of the tenant's submissions a
-// second as a new job, and nothing else of its quota.
+// second as a new job, and nothing else of its quota. Where Redis is full, see [FullMark], it is
+// answered all the same, and costs nothing.
 func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
+	if err := s.admit(ctx, n.Job.Tenant); err != nil {
+		return s.replay(ctx, &n, err)
+	}
 	plan, err := json.Marshal(n.Plan)
 	if err != nil {
 		return Created{}, fmt.Errorf("store: plan: %w", err)
@@ -104,7 +112,7 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	if err != nil {
 		return Created{}, err
 	}
-	args := make([]any, 0, 21+2*len(maps)+2*len(n.Inputs))
+	args := make([]any, 0, 22+2*len(maps)+2*len(n.Inputs))
 	args = append(args, s.now(), n.Job.ID, n.Digest[:], nonce[:], []byte(n.Spec), plan, tagList)
 	args = append(args, quotaArgs(n.Quota)...)
 	args = append(args, n.Plan.Concurrency, n.Plan.MaxPages, max(0, n.Plan.MaxBytes), parallelism(n.Plan.Concurrency),
@@ -125,17 +133,19 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	if err != nil {
 		return Created{}, err
 	}
-	args = append(args, into, hook)
+	args = append(args, n.RetryOf, into, hook)
 	c := &call{script: createScript, keys: []string{root, jobKey(n.Job), idem}, args: args}
 	// The status comes with the same answer: a read that failed behind a submission that
 	// did not would have to be told as a failure.
 	status := &call{script: statusScript, keys: c.keys[:2], args: []any{n.Job.ID}}
 	if err := s.createFor(ctx, n.Job.Tenant, c, status); err != nil {
-		return Created{}, err
+		return s.replay(ctx, &n, err)
 	}
 	a := array(c.cmd)
 	first := crawl.JobRef{Tenant: n.Job.Tenant, ID: str(a[1])}
 	switch str(a[0]) {
+	case "newer":
+		return Created{}, newerCollection(n.Plan.Collection.Name)
 	case "other":
 		return Created{}, otherDefinition(n.Plan.Collection.Name, str(a[2]))
 	case "refused":
@@ -144,14 +154,10 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 		}
 		return Created{}, refused(str(a[2]), num(a[3]), time.Duration(num(a[4]))*time.Millisecond)
 	case "reused":
-		return Created{}, &crawl.Fault{
-			Code: crawl.CodeKeyReused, JobID: first.ID,
-			Message: "This Idempotency-Key was used before with another input, for job " + first.ID +
-				". Send the same input to get that job, or another key for a new one.",
-		}
+		return Created{}, keyReused(first.ID)
 	}
 	if s.o.Replicas > 0 {
-		if err := s.awaitReplicas(ctx, n.Job.Tenant); err != nil {
+		if err := s.awaitReplicas(ctx, first); err != nil {
 			return Created{}, err
 		}
 	}
@@ -194,7 +200,8 @@ func (s *Store) RingFailed(ctx context.Context, j crawl.JobRef, message string) 
 
 // Cancel stops a job in O(1) and answers its state. A job that ended first keeps
 // its end; a second call is harmless, and after the grace it revokes what is still
-// in flight.
+// in flight. A job that a newer version of Trawl made is marked, and stopped by the next sweep
+// of a worker of that version; its state is then as it was.
 func (s *Store) Cancel(ctx context.Context, j crawl.JobRef) (CancelResult, error) {
 	a, err := s.one(ctx, cancelScript, []string{rootKey(j.Tenant), jobKey(j)}, s.now(), j.ID)
 	if err != nil {
@@ -210,7 +217,7 @@ func (s *Store) Cancel(ctx context.Context, j crawl.JobRef) (CancelResult, error
 }
 
 // Delete removes an ended job and all it holds. Faults: job_not_terminal,
-// not_found, expired.
+// not_found, expired; wrong_state of a job that a newer version of Trawl made.
 func (s *Store) Delete(ctx context.Context, j crawl.JobRef) error {
 	a, err := s.one(ctx, deleteScript, []string{rootKey(j.Tenant), jobKey(j)}, s.now(), j.ID)
 	if err != nil {
@@ -221,10 +228,26 @@ func (s *Store) Delete(ctx context.Context, j crawl.JobRef) error {
 		return nil
 	case "running":
 		return crawl.Faultf(crawl.CodeJobNotTerminal, "Job %s has not ended. Cancel it first, or wait.", j.ID)
+	case "newer":
+		return newerFormat(j)
 	case "gone":
 		return expired(j, num(a[1]))
 	default:
 		return notFound(j)
+	}
+}
+
+// newerFormat is the fault of a call that would have to know what a job of a newer format holds.
+func newerFormat(j crawl.JobRef) error {
+	return crawl.Faultf(crawl.CodeWrongState,
+		"Job %s was made by a newer version of this service than the one that answers. Update that, or ask again.", j.ID)
+}
+
+func keyReused(first string) error {
+	return &crawl.Fault{
+		Code: crawl.CodeKeyReused, JobID: first,
+		Message: "This Idempotency-Key was used before with another input, for job " + first +
+			". Send the same input to get that job, or another key for a new one.",
 	}
 }
 
@@ -253,7 +276,10 @@ func (s *Store) missing(ctx context.Context, j crawl.JobRef) error {
 // Memory is told apart.
 const writableScript = "#!lua flags=allow-oom\nreturn redis.call('EXISTS', KEYS[1])"
 
-// Ready reports whether the store can take work: it answers, takes writes, and has memory left.
+// Ready reports whether the store can take work: it answers, takes writes, and has memory left,
+// by [FullMark], the same mark above which it refuses submissions. A worker is not ready either
+// then: nobody sends it requests, so that all it does is that a rollout waits. Nobody restarts it
+// for that, which would make nothing better: what is asked for that is whether it is alive.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.rdb.Ping(ctx).Err(); err != nil {
 		return fault(err)
@@ -267,60 +293,35 @@ func (s *Store) Ready(ctx context.Context) error {
 			}
 		}
 	}
-	info, err := s.rdb.Info(ctx, "memory").Result()
-	if redis.HasErrorPrefix(err, "NOPERM") {
-		return fault(err) // or a full Redis would go unnoticed
-	}
-	if err != nil {
-		return nil //nolint:nilerr // INFO memory is optional: an embedded server lacks it
-	}
-	var used, limit int64
-	policy := "noeviction"
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "used_memory:"); ok {
-			used, _ = strconv.ParseInt(strings.TrimSpace(v), 10, 64)
-		}
-		if v, ok := strings.CutPrefix(line, "maxmemory:"); ok {
-			limit, _ = strconv.ParseInt(strings.TrimSpace(v), 10, 64)
-		}
-		if v, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
-			policy = strings.TrimSpace(v)
-		}
-	}
-	if limit > 0 && policy != "noeviction" {
-		return &crawl.Fault{
-			Code: crawl.CodeOverloaded, RetryAfter: 30 * time.Second,
-			Message: "Redis may drop jobs when it is full: set its maxmemory-policy to noeviction, not " + policy + ".",
-		}
-	}
-	// 95 %: what the running jobs still write must find room when new ones are refused.
-	if limit > 0 && used > limit/100*95 {
-		return &crawl.Fault{
-			Code: crawl.CodeOverloaded, RetryAfter: 30 * time.Second,
-			Message: fmt.Sprintf("Redis uses %d of the %d bytes that its maxmemory allows.", used, limit),
-		}
-	}
-	return nil
+	return s.memoryReady(ctx)
 }
 
 // awaitReplicas waits until Options.Replicas have what was written on the shard of
 // the tenant. WAIT speaks of the writes of its own connection, hence the write before
 // it in the same pipeline; it is one that says nothing, since a replayed job may have
 // ended, and the record of such a job does not change.
-func (s *Store) awaitReplicas(ctx context.Context, tenant string) error {
+func (s *Store) awaitReplicas(ctx context.Context, j crawl.JobRef) error {
 	var node interface{ Pipeline() redis.Pipeliner } = s.rdb
 	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		m, err := c.MasterForKey(ctx, rootKey(tenant))
+		m, err := c.MasterForKey(ctx, rootKey(j.Tenant))
 		if err != nil {
 			return fault(err)
 		}
 		node = m
 	}
 	p := node.Pipeline()
-	p.HSet(ctx, rootKey(tenant), "replicas", s.o.Replicas)
+	p.HSet(ctx, rootKey(j.Tenant), "replicas", s.o.Replicas)
+	stored := p.Exists(ctx, jobKey(j))
 	wait := p.Do(ctx, "WAIT", s.o.Replicas, replicaWait.Milliseconds())
 	if _, err := p.Exec(ctx); err != nil {
 		return fault(err)
+	}
+	if stored.Val() == 0 {
+		// Between the submission and this another master took over, which had not heard of it.
+		return &crawl.Fault{
+			Code: crawl.CodeUnavailable, RetryAfter: 2 * time.Second,
+			Message: "The store lost the job before a replica had it. Send it again, with the same Idempotency-Key if it has one.",
+		}
 	}
 	if n, err := wait.Int(); err != nil || n < s.o.Replicas {
 		return &crawl.Fault{

@@ -12,7 +12,7 @@ import (
 // Swept is what one sweep did.
 type Swept struct {
 	Tenants int64 // healed; a tenant whose sweep failed is none
-	Jobs    int64 // looked at
+	Jobs    int64 // looked at; those of a newer format are left to newer processes, and not counted
 	Dead    int64 // slices found dead
 	Back    int64 // URLs given back from them
 	Expired int64 // jobs that became tombstones
@@ -71,24 +71,36 @@ func (s *Store) noteIdle(tenant string, again time.Duration) {
 	}
 }
 
+// unswept is a tenant to sweep. Newer are the jobs of a newer format that were seen to be the
+// first of those that are due: each round passes over more of them, or heals some, so that it ends.
+type unswept struct {
+	tenant string
+	newer  int64
+}
+
 // sweep heals the jobs of the given tenants.
-func (s *Store) sweep(ctx context.Context, tenants []string) (Swept, error) {
+func (s *Store) sweep(ctx context.Context, names []string) (Swept, error) {
 	var (
 		out    Swept
 		failed error
 	)
+	tenants := make([]unswept, len(names))
+	for i, name := range names {
+		tenants[i].tenant = name
+	}
 	for len(tenants) > 0 {
 		n := min(sweepTenants, len(tenants))
 		calls := make([]*call, n)
 		for i, t := range tenants[:n] {
-			calls[i] = &call{script: sweepScript, keys: []string{rootKey(t)}, args: []any{s.now(), sweepJobs}}
+			calls[i] = &call{script: sweepScript, keys: []string{rootKey(t.tenant)}, args: []any{s.now(), sweepJobs, t.newer}}
 		}
 		s.send(ctx, nil, calls...)
-		var again []string
+		var again []unswept
 		for i, c := range calls {
+			tenant := tenants[i].tenant
 			if err := c.err(); err != nil {
 				if failed == nil {
-					failed = fmt.Errorf("sweep tenant %s: %w", tenants[i], err)
+					failed = fmt.Errorf("sweep tenant %s: %w", tenant, err)
 				}
 				continue
 			}
@@ -99,13 +111,13 @@ func (s *Store) sweep(ctx context.Context, tenants []string) (Swept, error) {
 			out.Back += num(a[2])
 			out.Expired += num(a[3])
 			out.Lost += num(a[4])
-			out.Rings = append(out.Rings, rings(tenants[i], a[7:])...)
-			if num(a[0]) == sweepJobs {
-				again = append(again, tenants[i])
+			out.Rings = append(out.Rings, rings(tenant, a[9:])...)
+			if num(a[8]) == 1 {
+				again = append(again, unswept{tenant, num(a[7])})
 			} else if num(a[6]) == 1 { // else it is asked anew, and this would name it twice
-				out.Outbox = append(out.Outbox, tenants[i])
+				out.Outbox = append(out.Outbox, tenant)
 			}
-			s.noteIdle(tenants[i], time.Duration(num(a[5]))*time.Millisecond)
+			s.noteIdle(tenant, time.Duration(num(a[5]))*time.Millisecond)
 		}
 		tenants = append(tenants[n:], again...)
 		if ctx.Err() != nil {

@@ -4,15 +4,21 @@
 --
 -- KEYS  1 root, 2 job
 -- ARGV  1 now, 2 id, 3 nonce: a begin sent twice is one slice
--- Answers {gen, plan, rings…}; gen is the slice's token, 0 when it was declined
+-- Answers {gen, plan, rings…}; gen is the slice's token, 0 when it was declined, -1 when the job
+--         is of a newer format: nothing changed, and a newer worker takes the ring
+--
+-- On a full Redis it is refused: what a slice brings needs memory, and its ring comes again.
 --# include outbox.lua
 --# include job.lua
 --# include slices.lua
 --# include day.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
-local h = redis.call('HMGET', job, 'state', 'time_limit', 'begun', 'maps')
+local h = redis.call('HMGET', job, 'state', 'time_limit', 'begun', 'maps', 'format', 'gen')
 if h[1] ~= 'queued' and h[1] ~= 'running' then return {0, ''} end
+-- A ring of before a pause finds a job that waits at the gate again.
+if h[1] == 'queued' and redis.call('SISMEMBER', root .. ':running', id) == 0 then return {0, ''} end
+if newer(h[5]) then return {-1, ''} end
 if h[3] then
   local nonce, gen = string.match(h[3], '^(%S+) (%d+)$')
   if nonce == ARGV[3] then return {tonumber(gen), redis.call('GET', job .. ':plan')} end
@@ -33,9 +39,15 @@ if lacking <= 0 then
   if at then wake(at) end
   return {0, ''}
 end
-local gen = redis.call('HINCRBY', job, 'gen', 1)
-redis.call('HSET', job, 'begun', ARGV[3] .. ' ' .. gen)
-redis.call('ZADD', job .. ':slices', int(now + LEASE), gen)
+-- The time, and not the next number: a failover that lost the last second, or a backup that was
+-- restored, takes the number back, and a slice of before would have the token of another. What
+-- was lost was begun before now, by clocks that differ by less than a failover takes. It is exact
+-- as a score, which is a double, for 280,000 years. The numbers of rings may go back: a ring is
+-- but a name in the queue, and one whose name is there already is on its way to this job. Where its
+-- slice never comes, since it was of before, the sweep makes the next number.
+local gen = math.max(tonumber(h[6] or 0) + 1, now)
+redis.call('HSET', job, 'gen', int(gen), 'begun', ARGV[3] .. ' ' .. int(gen))
+redis.call('ZADD', job .. ':slices', int(now + LEASE), int(gen))
 redis.call('HDEL', job, 'error', 'ring_gap', 'more_gap', 'rest_until', 'day_until')
 if h[1] == 'queued' then
   redis.call('HSET', job, 'state', 'running', 'started', int(now))

@@ -10,9 +10,19 @@
 --# include job.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
-local h = redis.call('HMGET', job, 'state', 'cancel_at', 'stop')
+local h = redis.call('HMGET', job, 'state', 'cancel_at', 'stop', 'format')
 local state = h[1]
 if not state or terminal(state) then return {state, 0} end
+--# include when_full.lua
+if newer(h[4]) then
+  -- What it holds is not known here, and to count that wrongly would be for ever. But it must
+  -- stop: the next sweep of a worker that knows its format, within some 5 s, does it.
+  if state ~= 'cancelling' then
+    redis.call('HSET', job, 'cancel_wanted', 1)
+    wake(now)
+  end
+  return {state, 0}
+end
 local rings = {}
 if state == 'cancelling' then
   if now >= tonumber(h[2]) then

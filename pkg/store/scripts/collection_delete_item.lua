@@ -3,13 +3,16 @@
 --
 -- KEYS  1 root
 -- ARGV  1 now, 2 name, 3 digest of the key
--- Answers {1} if it was there, {0} if there is no such item, {-1} if no such collection
+-- Answers {1} if it was there, {0} if there is no such item, {-1} if no such collection, {-2} if
+--         that is of a newer format
 local root = KEYS[1]
 --# include clock.lua
 --# include items.lua
 --# include shown.lua
+--# include define.lua
 local d, c = data(ARGV[2]), root .. ':c:' .. ARGV[2]
 if not d then return {-1} end
+if beyond(redis.call('HGET', c, 'format')) then return {-2} end
 local known = redis.call('HGET', d .. ':ids', ARGV[3])
 if not known then return {0} end
 local n = tonumber(string.sub(known, 33))

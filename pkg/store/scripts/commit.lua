@@ -37,7 +37,7 @@ end
 id, job = ARGV[2], KEYS[2]
 local gen, n, row, outcome = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local leased = job .. ':leased'
-if redis.call('ZSCORE', leased, row) ~= gen then
+if not holds(gen, 'leased', row) then
   if redis.call('ZSCORE', job .. ':slices', gen) and (redis.call('GETBIT', job .. ':done', n) == 1
       or redis.call('SISMEMBER', job .. ':moved', gen .. ' ' .. row) == 1) then
     return {'done', 0}

@@ -26,13 +26,14 @@ id, job = ARGV[2], KEYS[2]
 local gen, n, row, outcome = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local MOST = 1000  -- sitemaps of a job: 50 million URLs
 local DEEPEST = 3  -- sitemaps that led to a sitemap
-if redis.call('ZSCORE', job .. ':maps_leased', row) ~= gen then
+if not holds(gen, 'maps_leased', row) then
   if redis.call('ZSCORE', job .. ':slices', gen) and (redis.call('GETBIT', job .. ':maps_done', n) == 1
       or redis.call('SISMEMBER', job .. ':moved', gen .. ' ' .. row) == 1) then
     return {'done', 0}
   end
   return {'stale', 0}
 end
+--# include when_full.lua
 if outcome == 'retry' then
   local at = clock(ARGV[1]) + tonumber(ARGV[8])
   redis.call('ZREM', job .. ':maps_leased', row)

@@ -8,12 +8,13 @@
 --       12 concurrency, 13 max_pages, 14 max_bytes (0 none), 15 parallelism,
 --       16 retention ms, 17 time limit ms (0 none), 18 site 1|0,
 --       19 number of sitemaps to begin with, 20… dedupe key, url of each,
---       then dedupe key, url of each input; the last but one is the collection as JSON, the
---       last the webhook as JSON, '' for none
+--       then dedupe key, url of each input; the last three are the job whose failed URLs
+--       these are, the collection as JSON and the webhook as JSON, '' for none
 -- Answers {verdict, id, rings…}; verdict is one of
 --       created  stored now, or by this same submission whose answer was lost
 --       replay   stored before from the same input; id is that job's
 --       reused   the key named another input; id is the first job's
+--       newer    the collection is of a newer format; id is ''
 --       other    the collection has another definition, which follows; id is ''
 -- or {'refused', '', name of the bound, what it is, ms after which it may be met again}
 --# include outbox.lua
@@ -69,7 +70,8 @@ end
 -- Before a token is taken: with what it learns here the same submission comes again.
 local into, defined = ARGV[#ARGV - 1] ~= '' and cjson.decode(ARGV[#ARGV - 1]), nil
 if into and not first then
-  defined = redis.call('HMGET', root .. ':c:' .. into.name, 'form', 'def')
+  defined = redis.call('HMGET', root .. ':c:' .. into.name, 'form', 'def', 'format')
+  if beyond(defined[3]) then return {'newer', ''} end
   if defined[1] and defined[1] ~= into.form then return {'other', '', defined[2]} end
 end
 
@@ -98,8 +100,9 @@ end
 local most = bound('max_queued')
 if most > 0 then
   -- Those that wait come first, should there be room that nobody was let into yet.
-  local free, waiting = room(), redis.call('ZCARD', root .. ':waiting')
-  if waiting >= free and waiting - free >= most then return {'refused', '', 'max_queued', most, BUSY} end
+  -- Paused jobs count: else nobody would be held by the bound who pauses what he submits.
+  local wait = math.max(0, redis.call('ZCARD', root .. ':waiting') - room()) + redis.call('SCARD', root .. ':paused')
+  if wait >= most then return {'refused', '', 'max_queued', most, BUSY} end
 end
 
 if into and not defined[1] then
@@ -120,7 +123,7 @@ for i = 1, maps do
   redis.call('HSET', job .. ':mapurls', i, url)
 end
 local n, rows = 0, {}
-for i = 20 + 2 * maps, #ARGV - 2, 2 do
+for i = 20 + 2 * maps, #ARGV - 3, 2 do
   if redis.call('SADD', job .. ':seen', ARGV[i]) == 1 then
     n = n + 1
     rows[#rows + 1] = 'p ' .. n .. ' 0 0 0 0 ' .. ARGV[i + 1]
@@ -128,12 +131,13 @@ for i = 20 + 2 * maps, #ARGV - 2, 2 do
   end
 end
 if #rows > 0 then redis.call('RPUSH', job .. ':queued', unpack(rows)) end
-redis.call('HSET', job, 'state', 'queued', 'stop', '', 'seq', seq, 'digest', ARGV[3], 'nonce', ARGV[4],
+redis.call('HSET', job, 'state', 'queued', 'format', FORMAT, 'stop', '', 'seq', seq, 'digest', ARGV[3], 'nonce', ARGV[4],
   'idem', keyed and KEYS[3] or '', 'tags', ARGV[7], 'created', int(now),
   'concurrency', ARGV[12], 'max_pages', ARGV[13], 'parallelism', ARGV[15], 'retention', ARGV[16],
   'time_limit', ARGV[17], 'site', ARGV[18], 'total', n, 'accepted', 0, 'failed', 0, 'skipped', 0,
   'cancelled', 0, 'records', 0, 'errors', 0, 'bytes', 0, 'seeds_ok', 0, 'gen', 0, 'rings', 0)
 if maps > 0 then redis.call('HSET', job, 'maps', maps) end
+if ARGV[#ARGV - 2] ~= '' then redis.call('HSET', job, 'retry_of', ARGV[#ARGV - 2]) end
 if ARGV[14] ~= '0' then redis.call('HSET', job, 'max_bytes', ARGV[14]) end
 local max_kept = cjson.decode(ARGV[6]).max_kept_bytes
 if max_kept then redis.call('HSET', job, 'max_kept', int(max_kept)) end

@@ -86,6 +86,7 @@ local function take(due)
   for _, v in ipairs({due, w[7], n, e[1], tonumber(e[2]), try, w[1], w[3], e[3]}) do events[#events + 1] = v end
 end
 
+--# include when_full.lua
 -- What waited longest for a receiver that has room again goes first.
 for _, host in ipairs(asked) do
   local line = root .. ':outbox:' .. host

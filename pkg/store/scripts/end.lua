@@ -3,7 +3,8 @@
 --
 -- KEYS  1 root, 2 job
 -- ARGV  1 now, 2 id, 3 gen, 4 ms for which the job rests before it is rung,
---       0 for not, negative to end a rest that another slice asked for
+--       0 for not, negative to end a rest that another slice asked for, 5 what it rests for, as
+--       its status tells it, or '' where its URLs do
 -- Answers {URLs given back, rings…}
 --# include outbox.lua
 --# include job.lua
@@ -39,10 +40,10 @@ if state == 'cancelling' then
 elseif state == 'running' then
   local rest = tonumber(ARGV[4])
   if rest > 0 then
-    redis.call('HSET', job, 'rest_until', int(now + rest))
+    redis.call('HSET', job, 'rest_until', int(now + rest), 'rest_for', ARGV[5])
     wake(now + rest)
   elseif rest < 0 then
-    redis.call('HDEL', job, 'rest_until')
+    redis.call('HDEL', job, 'rest_until', 'rest_for')
   end
   for _ = 1, short(now) do ring(answer, id, now) end
   local at = first_due(h[2], '-inf')

@@ -10,6 +10,7 @@ if now == '' then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 local at = tonumber(now) + tonumber(ARGV[2])
+--# include when_full.lua
 if at > tonumber(redis.call('GET', KEYS[1]) or 0) then
   redis.call('SET', KEYS[1], string.format('%.0f', at), 'PX', string.format('%.0f', tonumber(ARGV[2]) + 1000))
 end

@@ -9,5 +9,6 @@ if now == '' then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 local at = string.format('%.0f', tonumber(now) + tonumber(ARGV[2]))
-for i = 3, #ARGV do redis.call('ZADD', KEYS[1], 'XX', at, ARGV[i]) end
+-- First what needs no memory: a full Redis refuses none of the writes behind it.
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
+for i = 3, #ARGV do redis.call('ZADD', KEYS[1], 'XX', at, ARGV[i]) end

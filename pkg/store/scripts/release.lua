@@ -14,7 +14,7 @@ local back, dropped = {}, {}
 for i = 4, #ARGV, 3 do
   local row, delay = ARGV[i], tonumber(ARGV[i + 1])
   if string.sub(row, 1, 1) == 's' then
-    if redis.call('ZSCORE', job .. ':maps_leased', row) == gen then
+    if holds(gen, 'maps_leased', row) then
       held = held + 1
       redis.call('ZREM', job .. ':maps_leased', row)
       redis.call('ZADD', job .. ':maps', int(now + delay), row)
@@ -23,7 +23,7 @@ for i = 4, #ARGV, 3 do
         wake(now + delay)
       end
     end
-  elseif redis.call('ZSCORE', job .. ':leased', row) == gen then
+  elseif holds(gen, 'leased', row) then
     held = held + 1
     redis.call('ZREM', job .. ':leased', row)
     if state == 'cancelling' then

@@ -12,6 +12,7 @@ local now = clock(ARGV[1])
 local state = redis.call('HGET', job, 'state')
 if state and terminal(state) then return {state} end
 if not redis.call('ZSCORE', job .. ':slices', ARGV[3]) then return {'lost'} end
+--# include when_full.lua
 redis.call('ZADD', job .. ':slices', 'XX', int(now + LEASE), ARGV[3])
 local answer = {state}
 if answer[1] == 'running' then ring_more(answer, now) end

@@ -9,11 +9,11 @@
 --# include slices.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
-if redis.call('HGET', job, 'state') ~= 'running' or not redis.call('ZSCORE', job .. ':slices', ARGV[3]) then
-  return {0}
-end
+local state = redis.call('HGET', job, 'state')
+if not state or terminal(state) or not redis.call('ZSCORE', job .. ':slices', ARGV[3]) then return {0} end
 local answer = {1}
-if redis.call('SADD', job .. ':retiring', ARGV[3]) == 1 then
+--# include when_full.lua
+if redis.call('SADD', job .. ':retiring', ARGV[3]) == 1 and state == 'running' then
   for _ = 1, short(now) do ring(answer, id, now) end
   wake(now + REPEAT)
 end

@@ -24,6 +24,7 @@ end
 if h[5] and h[5] ~= '' and h[5] ~= ARGV[2] and tonumber(h[6]) > now then
   return {'busy', '', tonumber(h[6]) - now, tries}
 end
+--# include when_full.lua
 if h[1] == 'given_up' then redis.call('HSET', KEYS[1], 'tries', 0) end
 redis.call('HSET', KEYS[1], 'claim', ARGV[2], 'claimed_until', string.format('%.0f', now + tonumber(ARGV[3])))
 redis.call('PEXPIRE', KEYS[1], 86400000) -- aged rules may stand in for a day, see robots_learn

@@ -26,6 +26,7 @@ local function keep(state, rules, ms, tries)
   return {state, rules, ms, tries}
 end
 
+--# include when_full.lua
 if ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'rules', ARGV[3], 'learned', string.format('%.0f', now))
   return keep('known', ARGV[3], tonumber(ARGV[4]), 0)

@@ -3,25 +3,24 @@
 -- jobs become tombstones; what a deleted collection held is freed. It pops by due time, so idle jobs cost nothing.
 --
 -- KEYS  1 root
--- ARGV  1 now, 2 jobs to look at at most
--- Answers {jobs looked at, slices found dead, URLs given back, jobs expired,
+-- ARGV  1 now, 2 jobs to look at at most, 3 how many jobs of a newer format the caller knows to be
+--       the first that are due: it leaves them alone, and they must not keep it from the others
+-- Answers {jobs healed, slices found dead, URLs given back, jobs expired,
 --          URLs given up because their workers were lost,
 --          ms until the tenant needs a sweep again (-1: never, as it stands),
---          1 when events of webhooks are due, rings…}
+--          1 when events of webhooks are due, jobs of a newer format as in ARGV,
+--          1 when more jobs may be due, rings…}
 --# include outbox.lua
 --# include job.lua
 --# include slices.lua
 --# include settled.lua
 --# include expire.lua
 --# include drop.lua
+--# include when_full.lua
 local now = clock(ARGV[1])
 local BATCH = 500 -- URLs given back in one call, about a millisecond of Redis
 local rings = {}
 local dead, back, gone, lost = 0, 0, 0, 0
-
--- A full Redis refuses a script at its first write that may need memory, and not behind one
--- that does not: only so are the expired jobs freed, whose memory it lacks.
-redis.call('UNLINK', root .. ':none')
 
 -- fields of a row; the last is the rest, url and fetch_url.
 local function split(row) return string.match(row, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (.+)$') end
@@ -75,7 +74,7 @@ end
 -- nil when never.
 local function heal()
   local h = redis.call('HMGET', job, 'state', 'expires', 'cancel_at', 'deadline', 'stop', 'rest_until', 'maps',
-    'day_until')
+    'day_until', 'paused_until', 'cancel_wanted')
   local state = h[1]
   if not state then return nil end
   if terminal(state) then
@@ -84,8 +83,9 @@ local function heal()
     expire(now)
     return nil
   end
-  if state ~= 'cancelling' and h[4] and now >= tonumber(h[4]) then
-    wind_down(rings, now, 'time_limit')
+  local over = h[4] and now >= tonumber(h[4]) or h[9] and now >= tonumber(h[9])
+  if state ~= 'cancelling' and (h[10] or over) then
+    wind_down(rings, now, h[10] and 'cancelled' or 'time_limit')
     return heal()
   end
   if state == 'cancelling' then
@@ -115,7 +115,11 @@ local function heal()
   end
   local slice = redis.call('ZRANGE', job .. ':slices', 0, 0, 'WITHSCORES')
   by(slice[2] and tonumber(slice[2]))
-  if state == 'paused' then return next end
+  if state ~= 'running' then flies() end
+  if state == 'paused' then
+    by(h[9] and tonumber(h[9]))
+    return next
+  end
   if live(now) == 0 and redis.call('SISMEMBER', root .. ':running', id) == 1 then
     local lacking = short(now)
     if lacking > 0 then
@@ -140,14 +144,21 @@ local function heal()
   return next
 end
 
-local ids = redis.call('ZRANGEBYSCORE', root .. ':due', '-inf', int(now), 'LIMIT', 0, ARGV[2])
+local known = tonumber(ARGV[3])
+local ids = redis.call('ZRANGEBYSCORE', root .. ':due', '-inf', int(now), 'LIMIT', known, ARGV[2])
+local healed = 0
 for _, i in ipairs(ids) do
   id, job = i, root .. ':j:' .. i
-  local next = heal()
-  if next then redis.call('ZADD', root .. ':due', int(next), id) else redis.call('ZREM', root .. ':due', id) end
+  if newer(redis.call('HGET', job, 'format')) then
+    known = known + 1
+  else
+    local next = heal()
+    if next then redis.call('ZADD', root .. ':due', int(next), id) else redis.call('ZREM', root .. ':due', id) end
+    healed = healed + 1
+  end
 end
 gate(rings, now)
-local first, again = redis.call('ZRANGE', root .. ':due', 0, 0, 'WITHSCORES'), -1
+local first, again = redis.call('ZRANGE', root .. ':due', known, known, 'WITHSCORES'), -1
 if first[2] then again = math.max(0, tonumber(first[2]) - now) end
 local event, due = redis.call('ZRANGE', root .. ':outbox', 0, 0, 'WITHSCORES')[2], 0
 if event then
@@ -156,6 +167,6 @@ if event then
   if again < 0 or wait < again then again = wait end
 end
 if drop(1000) == 1 then again = 0 end
-local answer = {#ids, dead, back, gone, lost, again, due}
+local answer = {healed, dead, back, gone, lost, again, due, known, #ids == tonumber(ARGV[2]) and 1 or 0}
 for _, r in ipairs(rings) do answer[#answer + 1] = r end
 return answer

@@ -9,15 +9,15 @@
 
 -- opened answers the job's collection for writing: c is its hash, d the prefix of its data, made
 -- anew if it was deleted and there is something to enter. It is nil if there is none, or if
--- it was defined anew in another way, which nothing of this job fits.
+-- it was defined anew in another way, which nothing of this job fits, or in a newer format.
 local function opened(name, form, make, now)
   local c = root .. ':c:' .. name
-  local h = redis.call('HMGET', c, 'form', 'data', 'seq')
+  local h = redis.call('HMGET', c, 'form', 'data', 'seq', 'format')
   if not h[1] and make then
     define(name, form, redis.call('HGET', job, 'collection_def'), now)
-    h = redis.call('HMGET', c, 'form', 'data', 'seq')
+    h = redis.call('HMGET', c, 'form', 'data', 'seq', 'format')
   end
-  if h[1] ~= form then return nil end
+  if h[1] ~= form or beyond(h[4]) then return nil end
   return {hash = c, d = root .. ':d:' .. h[2], seq = tonumber(h[3]), now = now, created = 0, updated = 0,
     unchanged = 0, lost = 0, found = 0}
 end

@@ -13,10 +13,10 @@ local function day_left(now)
   if limit == 0 then return nil end
   local open = limit - (redis.call('GET', root .. ':day:' .. math.floor(now / DAY)) or 0)
   local left = open
-  -- Those that are leased matter only near the limit.
-  if left > 0 and left < WIDEST * redis.call('SCARD', root .. ':running') then
-    for _, i in ipairs(redis.call('SMEMBERS', root .. ':running')) do
-      left = left - redis.call('ZCARD', root .. ':j:' .. i .. ':leased')
+  -- Those that are leased matter only near the limit. Jobs that were paused have some, too.
+  if left > 0 and left < WIDEST * (redis.call('SCARD', root .. ':running') + redis.call('SCARD', root .. ':flying')) then
+    for _, jobs in ipairs({root .. ':running', root .. ':flying'}) do -- none is in both
+      for _, i in ipairs(redis.call('SMEMBERS', jobs)) do left = left - redis.call('ZCARD', root .. ':j:' .. i .. ':leased') end
     end
   end
   return left, open
@@ -40,7 +40,7 @@ local function resume(rings, now)
   local was_id, was_job = id, job
   for _, i in ipairs(redis.call('SMEMBERS', root .. ':running')) do
     id, job = i, root .. ':j:' .. i
-    if redis.call('HDEL', job, 'day_until') == 1 and redis.call('HGET', job, 'state') ~= 'paused' and short(now) > 0 then
+    if redis.call('HDEL', job, 'day_until') == 1 and short(now) > 0 then
       ring(rings, id, now) -- one: the slice that it becomes asks for more
       wake(now + REPEAT)   -- should the ring be lost
     end

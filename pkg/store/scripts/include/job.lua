@@ -22,6 +22,17 @@ local KEY_MEMORY = 2592000000 -- ms (30 days) an idempotency key outlives the jo
 local MAX_LOST = 5        -- lost workers after which the page is to blame
 local REPEAT = 5000       -- ms after which a ring that no slice answered is made again
 local MAP_PARENT = 1000000000000 -- above it a parent is a sitemap and no record
+local MAX_PAUSE = 604800000 -- ms (7 days) after which a paused job ends: none may live for ever
+
+-- FORMAT is that of all that is kept of a job that is made now; "format" in its hash is that of its
+-- own, 1 without one. Whoever changes what keys, rows, records or fields mean, so that a process of
+-- before would misread them, adds one here. A process leaves alone what is of a greater format.
+-- What never changes, so that processes of two versions can share a tenant, is root:jobs, waiting,
+-- running, paused, flying and due, the names of the states, and of a job's hash state, gone, seq,
+-- started, deadline, time_left, rings, ring_at, rung and cancel_wanted.
+local FORMAT = 1
+
+local function newer(format) return format and tonumber(format) > FORMAT end
 
 -- clock answers the time in ms. Redis is the only clock; a test passes its own.
 local function clock(arg)
@@ -34,6 +45,12 @@ local function int(s) return string.format('%.0f', s) end
 
 local function terminal(state)
   return state == 'completed' or state == 'completed_with_errors' or state == 'failed' or state == 'cancelled'
+end
+
+-- holds reports whether a slice has leased a row. It compares numbers: a server may write a score
+-- that is as great as a time in another way.
+local function holds(gen, kind, row)
+  return tonumber(redis.call('ZSCORE', job .. ':' .. kind, row) or 0) == tonumber(gen)
 end
 
 -- wake makes the sweep look at the job at the given time or earlier. The score
@@ -69,6 +86,22 @@ local function room()
   return math.max(0, max - redis.call('SCARD', root .. ':running'))
 end
 
+-- go_on has a job that passed the gate run if it had begun before it was paused, with what was left
+-- then of its time limit. Slices of before the pause that still live go on with it.
+local function go_on(jid, now)
+  local j = root .. ':j:' .. jid
+  local h = redis.call('HMGET', j, 'started', 'time_left')
+  if not h[1] then return end
+  redis.call('SREM', root .. ':flying', jid)
+  redis.call('HSET', j, 'state', 'running')
+  if h[2] then
+    local deadline = int(now + tonumber(h[2]))
+    redis.call('HDEL', j, 'time_left')
+    redis.call('HSET', j, 'deadline', deadline)
+    redis.call('ZADD', root .. ':due', 'LT', deadline, jid)
+  end
+end
+
 -- gate lets waiting jobs into the queue while the tenant's running limit allows.
 local function gate(rings, now)
   for _ = 1, room() do
@@ -76,8 +109,16 @@ local function gate(rings, now)
     if not first[1] then return end
     redis.call('SADD', root .. ':running', first[1])
     redis.call('ZADD', root .. ':due', 'LT', int(now + REPEAT), first[1])
+    go_on(first[1], now)
     ring(rings, first[1], now)
   end
+end
+
+-- flies keeps root:flying for a job that is outside the gate: those that are there and have pages
+-- in flight, from before they were paused. They count for the pages of the day, see day.lua.
+local function flies()
+  local there = redis.call('EXISTS', job .. ':leased') == 1
+  redis.call(there and 'SADD' or 'SREM', root .. ':flying', id)
 end
 
 -- idle reports whether the job holds no URL of any kind that could still admit one.
@@ -103,6 +144,8 @@ local function finish(rings, now, state, stop)
   if h[2] and h[2] ~= '' then redis.call('PEXPIRE', h[2], int(tonumber(h[1]) + KEY_MEMORY)) end
   redis.call('SREM', root .. ':running', id)
   redis.call('ZREM', root .. ':waiting', id)
+  redis.call('SREM', root .. ':paused', id)
+  redis.call('SREM', root .. ':flying', id)
   redis.call('HINCRBY', root, 'ended:' .. state, 1)
   outbox(id, 'job.' .. state, now)
   gate(rings, now)
@@ -112,11 +155,12 @@ end
 -- the series saw last before the job was made is missing. Pages that are gone (404, 410) are no
 -- fault of the crawl; those that failed otherwise, or that a robots.txt out of reach kept from
 -- it, may be as they were, and so may those that a sitemap alone names which could not be read.
--- O(log n) in the items.
+-- A retry has but some of its pages. O(log n) in the items.
 local function recrawled()
   local h = redis.call('HMGET', job, 'collection', 'collection_form', 'series', 'created', 'unsure',
-    's:robots_unreachable', 'failed', 'f:http_404', 'f:http_410', 'maps_failed')
-  if not h[1] or h[5] or h[6] or h[10] or tonumber(h[7]) ~= tonumber(h[8] or 0) + tonumber(h[9] or 0) then return end
+    's:robots_unreachable', 'failed', 'f:http_404', 'f:http_410', 'maps_failed',
+    'retry_of')
+  if not h[1] or h[5] or h[6] or h[10] or h[11] or tonumber(h[7]) ~= tonumber(h[8] or 0) + tonumber(h[9] or 0) then return end
   local c = root .. ':c:' .. h[1]
   local of = redis.call('HMGET', c, 'form', 'data')
   local d = of[1] == h[2] and root .. ':d:' .. of[2]
@@ -174,6 +218,8 @@ end
 local function wind_down(rings, now, stop)
   park()
   if redis.call('EXISTS', job .. ':leased') == 0 then return finish(rings, now, 'cancelled', stop) end
+  -- One that waits at the gate again after a pause must not be let in any more.
+  if redis.call('ZREM', root .. ':waiting', id) == 1 then redis.call('SADD', root .. ':paused', id) end
   redis.call('HSET', job, 'state', 'cancelling', 'stop', stop, 'cancel_at', int(now + GRACE))
   wake(now + GRACE)
 end

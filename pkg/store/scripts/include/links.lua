@@ -9,7 +9,7 @@ local function admit(at, links, refusals, patterned, depth, parent, state, total
   local admitted = 0
   local late = {} -- links that the job has no room for: key, reason, url
   local base = at + 2 * links + 3 * refusals
-  if links > 0 and (state == 'running' or state == 'paused') then
+  if links > 0 and state ~= 'cancelling' then
     local pattern = {}
     for i = base, base + 2 * patterned - 2, 2 do pattern[tonumber(ARGV[i])] = ARGV[i + 1] end
     local seen = redis.call('SMISMEMBER', job .. ':seen', unpack(ARGV, at, at + links - 1))
