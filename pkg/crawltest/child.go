@@ -3,6 +3,7 @@ package crawltest
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -93,13 +94,19 @@ func FreePort(t testing.TB) int {
 	return p
 }
 
+// freePort returns a port that is free now. It is below those that the kernel gives to whoever asks
+// for any (RFC 6335 begins them at 49152, Linux at 32768): one of these could be another's the next
+// moment, and what is down on purpose, to listen there later, would find it taken.
 func freePort() (int, error) {
-	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	var err error
+	for range 100 {
+		var l *net.TCPListener
+		port := 20000 + rand.IntN(12000)
+		if l, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close() //nolint:errcheck // nothing was sent
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("find a free port: %w", err)
 }
 
 // FreeAddr returns "127.0.0.1:port" with a port as of [FreePort].

@@ -52,13 +52,16 @@ func (d *Doorbell) free(ctx context.Context, id string) (bool, error) {
 
 // prune holds the archive to its bounds, a batch a call, and drops ids whose task is gone, which
 // somebody else's tools leave behind.
-func (s *Server) prune(ctx context.Context) error {
+func (s *Server) prune(ctx context.Context) error { return s.pruneTo(ctx, archiveSize, pruneBatch) }
+
+// pruneTo is prune with bounds of its own: a test need not archive a thousand tasks.
+func (s *Server) pruneTo(ctx context.Context, size, batch int) error {
 	keys := make([]string, 0, len(pruned))
 	for _, state := range pruned {
 		keys = append(keys, stateKey(s.o.Queue, state))
 	}
 	return pruneScript.Run(ctx, s.rdb, keys,
-		time.Now().Add(-archiveAge).Unix(), archiveSize, pruneBatch, taskPrefix(s.o.Queue), orphanBatch).Err()
+		time.Now().Add(-archiveAge).Unix(), size, batch, taskPrefix(s.o.Queue), orphanBatch).Err()
 }
 
 // pruned are the states whose tasks are in a sorted set, as prune.lua takes them.

@@ -120,6 +120,7 @@ func TestCancelledTask(t *testing.T) {
 func TestArchiveIsBounded(t *testing.T) {
 	t.Parallel()
 	crawltest.OnEach(t, func(t *testing.T, r *crawltest.Redis) {
+		const size, batch = 100, 50
 		h := newHouse(t, r)
 		s := &Server{rdb: r.Client, o: ServerOptions{Queue: h.queue}} // NewServer would slow the shared client down
 		archive := func(id string, age time.Duration) {
@@ -133,18 +134,18 @@ func TestArchiveIsBounded(t *testing.T) {
 			}
 		}
 		archive("old", archiveAge+time.Second)
-		for i := range archiveSize + pruneBatch + 1 {
-			archive("n"+strconv.Itoa(i), time.Duration(archiveSize+pruneBatch-i)*time.Second)
+		for i := range size + batch + 1 {
+			archive("n"+strconv.Itoa(i), time.Duration(size+batch-i)*time.Second)
 		}
-		for _, want := range []int64{archiveSize + pruneBatch + 1, archiveSize + 1, archiveSize, archiveSize} {
-			if err := s.prune(t.Context()); err != nil {
+		for _, want := range []int64{size + batch + 1, size + 1, size, size} {
+			if err := s.pruneTo(t.Context(), size, batch); err != nil {
 				t.Fatal(err)
 			}
 			if n := r.Client.ZCard(t.Context(), stateKey(h.queue, "archived")).Val(); n != want {
 				t.Fatalf("%d tasks are archived, want %d", n, want)
 			}
 		}
-		for id, want := range map[string]int64{"old": 0, "n0": 0, "n500": 0, "n501": 1, "n1500": 1} {
+		for id, want := range map[string]int64{"old": 0, "n0": 0, "n50": 0, "n51": 1, "n150": 1} {
 			if n := r.Client.Exists(t.Context(), taskPrefix(h.queue)+id).Val(); n != want {
 				t.Errorf("%d tasks %s, want %d", n, id, want)
 			}

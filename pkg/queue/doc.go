@@ -7,6 +7,9 @@
 // others. The store never hands out a number twice, so that a second ring of
 // one number can only be the first one, sent again.
 //
+// The payload has a version, and so has the type of a task by its name: a worker
+// leaves what is newer than itself to others, see [ErrNewer].
+//
 // It is written for asynq v0.26.0 and holds its known defects off:
 //
 //   - a task that ends while Redis is away would run again: see

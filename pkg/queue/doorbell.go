@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -49,11 +50,15 @@ const queuesKey = "asynq:queues"
 // pendingKey is asynq's list of the tasks that nobody has taken.
 func pendingKey(queue string) string { return "asynq:{" + queue + "}:pending" }
 
-// payload is what a task carries.
+// payload is what a task carries. A worker reads exactly these fields and leaves
+// what is of a newer version alone; see payloadVersion before you change any.
 type payload struct {
 	Tenant string `json:"tenant"`
 	Job    string `json:"job"`
 	N      int64  `json:"n"`
+	// V is the version; 0, which is not written, is 1. Workers from before there
+	// were versions archive a task that has the field.
+	V int64 `json:"v,omitempty"`
 }
 
 // taskID names the task of a ring. Job ids contain no full stop.
@@ -148,8 +153,17 @@ func (d *Doorbell) enqueue(ctx context.Context, id string, body []byte) error {
 		ctx, task(ctx, id, body), asynq.TaskID(id), asynq.Queue(d.queue),
 		asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout),
 	)
+	if wrongType(err) {
+		// asynq's script has written the task before the list refused it, and nobody would ever find it
+		// there: the sweep rings under other names meanwhile. That it is removed is as well as can be.
+		d.rdb.Del(ctx, taskPrefix(d.queue)+id)
+	}
 	return err
 }
+
+// wrongType reports whether a key of the queue holds something else. asynq keeps of what Redis
+// answered to a script the text alone.
+func wrongType(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }
 
 // again rings where there is a task of that id. One that is on its way is the ring; one that was
 // archived never comes, and makes room.
@@ -203,7 +217,7 @@ func unavailable(err error) error {
 		RetryAfter: announceEvery,
 		Err:        err,
 	}
-	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+	if wrongType(err) {
 		f.Message = "A key of the queue, asynq:*, holds something that is not asynq's. Delete that key; " +
 			"the job is kept and started then."
 	}

@@ -508,6 +508,8 @@ func TestDecode(t *testing.T) {
 	}{
 		{`{"tenant":"t","job":"` + id + `","n":0}`, 0},
 		{`{"tenant":"t","job":"` + id + `","n":12}`, 12},
+		{`{"tenant":"t","job":"` + id + `","n":3,"v":1}`, 3},
+		{`{"tenant":"t","job":"` + id + `","n":3,"v":-1}`, -1},
 		{`{"tenant":"t","job":"` + id + `","n":-1}`, -1},
 		{`{"tenant":"t","job":"` + id + `","n":"1"}`, -1},
 		{`{"tenant":"t","job":"` + id + `","n":1} {}`, -1},

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -62,9 +63,11 @@ type ServerOptions struct {
 // Server takes rings and has them handled.
 type Server struct {
 	asynq  *asynq.Server
+	client *asynq.Client // for copies, see leave
 	rdb    redis.UniversalClient
 	o      ServerOptions
 	handle func(context.Context, crawl.Ring) error
+	newer  newer
 }
 
 // NewServer returns a server that calls handle for each ring, from several
@@ -77,7 +80,9 @@ type Server struct {
 // one that was handled can be delivered a second time. When handle returns an
 // error or panics the ring is delivered again after a random delay of at most
 // 1 s, 2 s, 4 s … 1 minute; after the tenth time it is dropped, and the store
-// rings again.
+// rings again. A ring of a newer version of Trawl is not handled, and one whose
+// handler returns [ErrNewer] is as if it had not been: it is given back for another
+// worker, however often, and counts no failure.
 //
 // The context of handle ends with the lease of the ring, that is, about 30 s
 // after Redis was last reached, after five minutes, and when Shutdown gives the
@@ -92,7 +97,7 @@ func NewServer(
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{rdb: rdb, o: o, handle: handle}
+	s := &Server{client: asynq.NewClientFromRedisClient(rdb), rdb: rdb, o: o, handle: handle}
 	rdb.AddHook(redisconn.Detach())
 	rdb.AddHook(pace{outagePause})
 	s.asynq = asynq.NewServerFromRedisClient(rdb, asynq.Config{
@@ -133,7 +138,10 @@ func (s *Server) Shutdown() { s.asynq.Shutdown() }
 
 // process decodes one task and has it handled.
 func (s *Server) process(ctx context.Context, t *asynq.Task) error {
-	ring, err := decode(t.Payload())
+	ring, err := ringOf(t.Type(), t.Payload())
+	if errors.Is(err, ErrNewer) {
+		return s.leave(ctx, t, err)
+	}
 	if err != nil {
 		// Archived, not retried: it stays visible in the monitor, and no
 		// attempt can make it a ring.
@@ -143,6 +151,9 @@ func (s *Server) process(ctx context.Context, t *asynq.Task) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, ErrNewer) {
+		return s.leave(ctx, t, err)
+	}
 	tried, _ := asynq.GetRetryCount(ctx)
 	if limit, ok := asynq.GetMaxRetry(ctx); ok && tried >= limit {
 		return fmt.Errorf("drop a ring that failed %d times: %w: %w", tried+1, err, asynq.RevokeTask)
@@ -150,32 +161,42 @@ func (s *Server) process(ctx context.Context, t *asynq.Task) error {
 	return err
 }
 
-// decode reads the payload of a task: exactly the fields of a ring, once.
+// decode reads the payload of a task: exactly the fields of a ring, once. The
+// error is [ErrNewer] for the payload of a newer version, whatever it holds.
 func decode(b []byte) (crawl.Ring, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	var p payload
 	if err := dec.Decode(&p); err != nil {
-		return crawl.Ring{}, fmt.Errorf("decode: %w", err)
+		return crawl.Ring{}, cmp.Or(checkVersion(b), fmt.Errorf("decode: %w", err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return crawl.Ring{}, errors.New("decode: something follows the object")
 	}
+	if p.V > payloadVersion {
+		return crawl.Ring{}, checkVersion(b)
+	}
 	r := crawl.Ring{JobRef: crawl.JobRef{Tenant: p.Tenant, ID: p.Job}, N: p.N}
-	if !valid(r) {
-		return crawl.Ring{}, errors.New("decode: no valid tenant, job and number")
+	if !valid(r) || p.V < 0 {
+		return crawl.Ring{}, errors.New("decode: no valid tenant, job, number and version")
 	}
 	return r, nil
 }
 
 // isFailure tells asynq which errors count against maxRetry. A lease that
-// expired says that a worker died or lost Redis, nothing about the job.
-func isFailure(err error) bool { return err != nil && !errors.Is(err, asynq.ErrLeaseExpired) }
+// expired says that a worker died or lost Redis, nothing about the job, and no
+// more does a worker that is too old for it.
+func isFailure(err error) bool {
+	return err != nil && !errors.Is(err, asynq.ErrLeaseExpired) && !errors.Is(err, ErrNewer)
+}
 
 // retryDelay returns how long a ring waits that was tried n times before this
 // error: a random part of the doubled delay, so that the rings of an outage do
 // not come back together. A worker's death delays nothing.
 func retryDelay(n int, err error) time.Duration {
+	if errors.Is(err, ErrNewer) {
+		return newerWait()
+	}
 	if errors.Is(err, asynq.ErrLeaseExpired) {
 		return 0
 	}
@@ -189,6 +210,10 @@ func retryDelay(n int, err error) time.Duration {
 // report logs what a handler returned. It changes nothing: asynq calls it also
 // for rings that another worker is handling by now.
 func (s *Server) report(ctx context.Context, t *asynq.Task, err error) {
+	if errors.Is(err, ErrNewer) {
+		s.reportNewer(ctx, err)
+		return
+	}
 	attrs := []slog.Attr{slog.String("queue", s.o.Queue), slog.Any("err", err)}
 	if id, ok := asynq.GetTaskID(ctx); ok {
 		attrs = append(attrs, slog.String("task", id))
@@ -237,8 +262,15 @@ func (a asynqLogger) Info(args ...any) { a.log(slog.LevelDebug, args) }
 // Warn implements [asynq.Logger].
 func (a asynqLogger) Warn(args ...any) { a.log(slog.LevelWarn, args) }
 
-// Error implements [asynq.Logger].
-func (a asynqLogger) Error(args ...any) { a.log(slog.LevelError, args) }
+// Error implements [asynq.Logger]. A Redis that is full is no defect of this process, and asynq says it
+// every three seconds.
+func (a asynqLogger) Error(args ...any) {
+	level := slog.LevelError
+	if strings.Contains(fmt.Sprint(args...), "OOM command not allowed") {
+		level = slog.LevelWarn
+	}
+	a.log(level, args)
+}
 
 // Fatal implements [asynq.Logger]. asynq v0.26.0 never calls it; a version that
 // does must not go on after it.

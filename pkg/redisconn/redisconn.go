@@ -32,6 +32,10 @@ const (
 	// while it lay in the pool. Every write is fenced or idempotent, so that a
 	// resend is harmless; more of them would only stretch an outage.
 	maxRetries = 1
+	// maxRedirects is how often a Cluster is asked again where a slot is, or because its master
+	// does not answer: once for a slot that has moved, and twice for a master that is replaced
+	// meanwhile. A master that hangs so costs a call three timeouts, less than a lease.
+	maxRedirects = 3
 	// poolSize holds the slices of one worker and the requests of one API
 	// without making a busy moment dial.
 	poolSize = 32
@@ -53,7 +57,7 @@ type Options struct {
 	// PoolSize is the number of connections per server; 0 means 32.
 	PoolSize int
 	// MaxRetries is how often a command that met a broken connection is sent
-	// again; 0 means once, -1 never.
+	// again; 0 means once, -1 never. A Cluster is asked up to three times more in any case.
 	MaxRetries int
 	// Hooks are added to the client in order, the first outermost.
 	Hooks []redis.Hook
@@ -130,6 +134,12 @@ type target struct {
 }
 
 func (t target) options(o Options) *redis.UniversalOptions {
+	retries := cmp.Or(o.MaxRetries, maxRetries)
+	if t.cluster {
+		// Its client sends again by itself, where the slot is then. That each of those were sent
+		// twice to one node would double the time in which a master that hangs is noticed.
+		retries = -1
+	}
 	return &redis.UniversalOptions{
 		Addrs:            t.addrs,
 		ClientName:       o.Name,
@@ -150,7 +160,8 @@ func (t target) options(o Options) *redis.UniversalOptions {
 		WriteTimeout:  ioTimeout,
 		// Without it a caller's deadline would not end a read that hangs.
 		ContextTimeoutEnabled: true,
-		MaxRetries:            cmp.Or(o.MaxRetries, maxRetries),
+		MaxRetries:            retries,
+		MaxRedirects:          maxRedirects,
 		PoolSize:              cmp.Or(o.PoolSize, poolSize),
 		// The identity would be one more command on each new connection.
 		DisableIdentity: true,

@@ -289,3 +289,20 @@ func (h *countHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (h *countHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+
+// A Cluster's client sends again where a slot is now: its nodes send nothing twice, or a master
+// that hangs would be noticed in twice the time.
+func TestClusterSendsAgainInOnePlace(t *testing.T) {
+	t.Parallel()
+	for _, retries := range []int{0, -1, 5} {
+		c, err := Open("redis-cluster://a,b", Options{MaxRetries: retries})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		o := c.(*redis.ClusterClient).Options()
+		if o.MaxRetries != -1 || o.MaxRedirects != maxRedirects || o.RouteByLatency || o.RouteRandomly || o.ReadOnly {
+			t.Errorf("%d retries: %d, %d redirects, reads elsewhere %v", retries, o.MaxRetries, o.MaxRedirects, o.ReadOnly)
+		}
+	}
+}
