@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/queue"
 	"example.com/trawl/pkg/store"
 	"example.com/trawl/worker/fetch"
 )
@@ -22,6 +23,8 @@ type Store interface {
 	Renew(ctx context.Context, sl *store.Slice, slots ...store.HostSlots) (store.Renewed, error)
 	Exchange(ctx context.Context, sl *store.Slice, x store.Exchange) (store.Exchanged, error)
 	End(ctx context.Context, sl *store.Slice, rest time.Duration) ([]crawl.Ring, error)
+	EndWaiting(ctx context.Context, sl *store.Slice, rest time.Duration, what string) ([]crawl.Ring, error)
+	Pressure(ctx context.Context, tenant string) float64
 	Visited(ctx context.Context, sl *store.Slice, u crawl.URL) (*store.Visit, error)
 	Sweep(ctx context.Context) (store.Swept, error)
 	ClaimRobots(ctx context.Context, u crawl.URL, product string) (store.Robots, error)
@@ -125,7 +128,7 @@ func New(o Options) *Crawler {
 
 // Serve is a worker's turn at a job: the handler of one ring. It returns when the
 // slice is over, and only then is the ring acknowledged; an error has the queue ring
-// again.
+// again. One that is [queue.ErrNewer] is of a job that only a newer worker reads.
 func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 	release, err := c.enter(ring.JobRef)
 	if release == nil {
@@ -134,6 +137,16 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 	defer release()
 	begun := time.Now()
 	sl, rings, err := c.o.Store.Begin(ctx, ring)
+	if errors.Is(err, store.ErrNewer) {
+		return fmt.Errorf("job %s: %w: %w", ring.ID, queue.ErrNewer, err) // nothing was begun
+	}
+	if crawl.CodeOf(err) == crawl.CodeOverloaded {
+		// Redis is full: the ring is done, and counts no failure. The sweep rings again within
+		// seconds, for as long as it takes, and the queue takes no ring before there is memory.
+		c.o.Logger.DebugContext(ctx, "no slice begins in a full Redis", slog.String("job_id", ring.ID),
+			slog.String("tenant", ring.Tenant), slog.Any("err", err))
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("begin a slice of job %s: %w", ring.ID, err)
 	}
@@ -142,39 +155,55 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 	}
 	ctx, log, span := c.tracer.slice(ctx, sl, c.o.Logger.With(
 		slog.String("job_id", ring.ID), slog.String("tenant", ring.Tenant), slog.Int64("slice", sl.Gen)), begun)
-	var rest time.Duration
-	place := 1 // whoever takes the place of this slice
+	last := parting{place: 1} // whoever takes the place of this slice
 	t, err := newTurn(c, sl, log)
 	defer func() { span.end(t, err) }()
 	if err == nil {
 		c.ring(ctx, c.needed(ctx, sl.Job, rings, 0))
 		err = t.run(ctx)
-		rest = t.rest()
+		last.rest = t.rest()
 		if t.replaced {
-			place = 0
+			last.place = 0
+		}
+		if t.starved {
+			last.waits = crawl.WaitingMemory
 		}
 	} else {
-		rest = unreadable
+		last.rest = unreadable
 		(&turn{log: log, why: endedError, started: time.Now()}).tell(ctx)
 	}
-	return errors.Join(err, c.leave(ctx, sl, rest, place, release, log))
+	return errors.Join(err, c.leave(ctx, sl, last, release, log))
+}
+
+// parting is what a slice leaves behind.
+type parting struct {
+	rest  time.Duration // see store.Store.End
+	waits string        // what the job rests for, empty for what its URLs wait for
+	place int           // how many slices may take its place at once
 }
 
 // leave closes a slice. The job is given free before it is rung, or this process
 // could take the ring while it still thinks that it serves the job.
 func (c *Crawler) leave(
-	ctx context.Context, sl *store.Slice, rest time.Duration, place int, release func(), log *slog.Logger,
+	ctx context.Context, sl *store.Slice, last parting, release func(), log *slog.Logger,
 ) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer cancel()
-	rings, err := c.o.Store.End(ctx, sl, rest)
+	rings, err := c.end(ctx, sl, last)
 	release()
 	if err != nil {
 		log.WarnContext(ctx, "slice not closed, the sweep will", slog.Any("err", err))
 		return nil
 	}
-	c.ring(ctx, c.needed(ctx, sl.Job, rings, place))
+	c.ring(ctx, c.needed(ctx, sl.Job, rings, last.place))
 	return nil
+}
+
+func (c *Crawler) end(ctx context.Context, sl *store.Slice, last parting) ([]crawl.Ring, error) {
+	if last.waits == "" {
+		return c.o.Store.End(ctx, sl, last.rest)
+	}
+	return c.o.Store.EndWaiting(ctx, sl, last.rest, last.waits)
 }
 
 // errStopping has the queue hand a ring to another worker.

@@ -173,6 +173,8 @@ const restMost = time.Second
 // may be open: such a job is looked at again soon.
 func (t *turn) rest() time.Duration {
 	switch {
+	case t.starved:
+		return restForMemory()
 	case t.barren > 0 && t.fruitless():
 		wait := max(0, time.Until(t.restUntil))
 		if !t.oneHost() {

@@ -284,7 +284,7 @@ func (t *turn) heard(sent []store.MapCommit, got []store.MapCommitted) {
 		t.c.o.Metrics.sitemap(c, a.Verdict)
 		if a.Verdict == store.Done {
 			for k := range c.Links {
-				t.know(&c.Links[k].Link)
+				t.known.know(&c.Links[k].Link)
 			}
 		}
 		if c.Outcome != store.MapPart {

@@ -20,6 +20,7 @@ const (
 	endedCancelled ending = "cancelled" // the job was
 	endedPaused    ending = "paused"    // the job was
 	endedLost      ending = "lost"      // its lease was not renewed in time, and went to others
+	endedMemory    ending = "memory"    // Redis has none left, and it had nothing in flight
 	endedDraining  ending = "draining"  // this worker stops
 	endedRecalled  ending = "recalled"  // the queue took its ring back
 	endedError     ending = "error"     // by what the queue tells of its ring
@@ -59,11 +60,11 @@ func (t *turn) endFor(why ending) {
 // endOf returns what the state of a job means for the end of its slice.
 func endOf(state crawl.State) ending {
 	switch state {
-	case crawl.Paused:
+	case crawl.Paused, crawl.Queued: // queued: resumed, and it waits at the run gate
 		return endedPaused
 	case crawl.Cancelling, crawl.Cancelled:
 		return endedCancelled
-	case crawl.Queued, crawl.Running, crawl.Completed, crawl.CompletedWithErrors, crawl.Failed:
+	case crawl.Running, crawl.Completed, crawl.CompletedWithErrors, crawl.Failed:
 	}
 	return endedIdle
 }
@@ -74,6 +75,9 @@ func (t *turn) tell(ctx context.Context) {
 	level := slog.LevelInfo
 	if t.why == endedLost || t.why == endedError {
 		level = slog.LevelWarn
+	}
+	if t.starved && t.count == (outcomes{}) {
+		level = slog.LevelDebug // each job has such a slice every few seconds, and the store says why
 	}
 	n := t.count
 	t.log.LogAttrs(ctx, level, "slice", slog.String("ended", string(t.why)),

@@ -25,6 +25,9 @@ type desk struct {
 	exchange func(store.Exchange) store.Exchanged
 	renew    func()
 	waiting  func(context.Context) (int64, error)
+	pressure func() float64
+	rests    func(time.Duration, string) // told by EndWaiting
+	fails    func(store.Exchange) error
 }
 
 func (d *desk) Begin(_ context.Context, r crawl.Ring) (*store.Slice, []crawl.Ring, error) {
@@ -40,6 +43,11 @@ func (d *desk) Renew(context.Context, *store.Slice, ...store.HostSlots) (store.R
 
 func (d *desk) Exchange(_ context.Context, _ *store.Slice, x store.Exchange) (store.Exchanged, error) {
 	out := d.exchange(x)
+	if d.fails != nil {
+		if err := d.fails(x); err != nil {
+			return store.Exchanged{}, err
+		}
+	}
 	for range x.Commits {
 		out.Committed = append(out.Committed, store.Committed{Verdict: store.Done})
 	}
@@ -51,6 +59,20 @@ func (d *desk) Exchange(_ context.Context, _ *store.Slice, x store.Exchange) (st
 
 func (d *desk) End(context.Context, *store.Slice, time.Duration) ([]crawl.Ring, error) {
 	return nil, nil
+}
+
+func (d *desk) EndWaiting(_ context.Context, _ *store.Slice, rest time.Duration, what string) ([]crawl.Ring, error) {
+	if d.rests != nil {
+		d.rests(rest, what)
+	}
+	return nil, nil
+}
+
+func (d *desk) Pressure(context.Context, string) float64 {
+	if d.pressure != nil {
+		return d.pressure()
+	}
+	return 0
 }
 
 func (d *desk) Visited(context.Context, *store.Slice, crawl.URL) (*store.Visit, error) {

@@ -24,14 +24,23 @@ const (
 // in a Retry-After.
 type trouble struct {
 	mu    sync.Mutex
-	inRow map[string]int
+	inRow map[string]row
 	asked map[string]time.Time // by page: when its host first asked to be left alone
 }
 
-func newTrouble() *trouble { return &trouble{inRow: map[string]int{}, asked: map[string]time.Time{}} }
+// row is a row of failures.
+type row struct {
+	n    int
+	last time.Time // when the last of them was counted
+}
 
-// failed answers for how long the host is to be left alone after another failure.
-func (t *trouble) failed(host string, code crawl.Code) time.Duration {
+func newTrouble() *trouble { return &trouble{inRow: map[string]row{}, asked: map[string]time.Time{}} }
+
+// failed answers for how long the host is to be left alone after the failure of a request that was
+// begun at a time. Once there is a pause, only a request that was begun after the failure before it
+// makes it longer: all that are in flight when a connection is cut tell of one event, and not of a
+// host that fails again and again.
+func (t *trouble) failed(host string, code crawl.Code, begun time.Time) time.Duration {
 	switch code {
 	case crawl.CodeTimeout, crawl.CodeConnection, crawl.HTTPCode(503), crawl.HTTPCode(429):
 	default:
@@ -43,8 +52,12 @@ func (t *trouble) failed(host string, code crawl.Code) time.Duration {
 	if len(t.inRow) >= troubleHosts {
 		clear(t.inRow)
 	}
-	t.inRow[host]++
-	over := t.inRow[host] - troubleFrom
+	r := t.inRow[host]
+	if r.n < troubleFrom || !begun.Before(r.last) {
+		r.n, r.last = r.n+1, time.Now()
+		t.inRow[host] = r
+	}
+	over := r.n - troubleFrom
 	if over < 0 {
 		return 0
 	}

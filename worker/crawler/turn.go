@@ -32,8 +32,6 @@ const (
 	// retryLease is the pause before another lease when URLs are queued but the
 	// job's concurrency is used up by other slices.
 	retryLease = 200 * time.Millisecond
-	// knownMost bounds what a slice remembers of links that the store has seen.
-	knownMost = 100_000
 )
 
 // itemID tells the items of a job apart: each kind has numbers of its own.
@@ -62,6 +60,9 @@ type page struct {
 	// answers is where the visit of a sitemap hears what became of a part: there is one
 	// on its way at a time, so that a large one neither fills memory nor the pipeline.
 	answers chan store.MapCommitted
+	// parts: some of a sitemap was sent; doubts is that of known when it was leased.
+	parts  bool
+	doubts int
 }
 
 // result is what became of a page: a commit, or nothing to count.
@@ -102,7 +103,7 @@ type turn struct {
 	results  chan result
 	done     []result
 	returns  []store.Return
-	known    map[crawl.Key]bool // true: admissible and seen by the store; false: refused before
+	known    knownLinks
 
 	started   time.Time
 	firstDone time.Time       // when the oldest of done came
@@ -113,11 +114,13 @@ type turn struct {
 	restUntil time.Time       // when the first of those hosts opens
 	worked    bool            // a page was started
 	leaves    []store.HostLeave
-	winding   bool   // lease nothing more
-	retire    bool   // say so to the store with the next round trip
-	replaced  bool   // another was rung for when it retired
-	lost      bool   // the slice is not ours any more
-	why       ending // set once it winds down
+	slowUntil time.Time // no lease before, since Redis has little memory
+	starved   bool      // it had none, and this slice nothing in flight
+	winding   bool      // lease nothing more
+	retire    bool      // say so to the store with the next round trip
+	replaced  bool      // another was rung for when it retired
+	lost      bool      // the slice is not ours any more
+	why       ending    // set once it winds down
 	count     outcomes
 	parts     atomic.Int64 // parts of sitemaps that were made
 	sending   int64        // bytes of pending that the commits of the exchange at hand hold
@@ -137,7 +140,7 @@ func newTurn(c *Crawler, sl *store.Slice, log *slog.Logger) (*turn, error) {
 	return &turn{
 		c: c, sl: sl, log: log, rules: rules, agent: by, wants: wants, jar: c.jars.of(sl.Job),
 		held: map[itemID]*page{}, hosts: map[string]*host{}, slots: newSlotBook(),
-		results: make(chan result, max(1, sl.Plan.Concurrency)), known: map[crawl.Key]bool{},
+		results: make(chan result, max(1, sl.Plan.Concurrency)), known: newKnownLinks(c.o.Store),
 	}, nil
 }
 
@@ -339,7 +342,7 @@ func (t *turn) heed(p pulse) {
 		if p.yield && !t.winding {
 			t.giveWay()
 		}
-	case p.state == crawl.Paused:
+	case p.state == crawl.Paused || p.state == crawl.Queued: // resumed, and it waits at the run gate
 		t.endFor(endedPaused)
 		t.windDown(true)
 	case p.state != "":
@@ -397,6 +400,9 @@ func (t *turn) wanted() int {
 		t.c.room.pass(t)
 		return 0
 	}
+	if want = t.sparing(want); want == 0 {
+		return 0
+	}
 	n, freed := t.c.room.take(t, want, len(t.held))
 	t.roomFreed = nil
 	if n == 0 {
@@ -411,10 +417,12 @@ func (t *turn) settle(x *store.Exchange) {
 	for _, r := range t.done {
 		switch {
 		case r.part():
+			r.page.parts = true
 			if !t.lost {
 				x.Maps = append(x.Maps, *r.sitemap)
 			}
-		case r.back || t.lost || r.again && t.winding:
+		case r.back || t.lost || r.again && t.winding || r.page.parts && t.known.doubts != r.page.doubts:
+			// The last: what the store took of a sitemap may be gone from it, so that it is read again.
 			t.c.pending.free(r.weight)
 			t.giveBack(r.page, r.wait)
 			if r.slow > 0 {
@@ -436,7 +444,7 @@ func (t *turn) settle(x *store.Exchange) {
 				x.Maps = append(x.Maps, *r.sitemap)
 				continue
 			}
-			t.forget(r.commit.Accepted)
+			t.known.strip(r.commit.Accepted)
 			x.Commits = append(x.Commits, r.commit)
 			t.sending += r.weight
 		}
@@ -470,36 +478,6 @@ func (t *turn) startAnew(pages []*page) {
 	}
 }
 
-// forget leaves out the links that the store is known to have seen: on a site most
-// links of a page lead where others led before.
-func (t *turn) forget(a *store.Accepted) {
-	if a == nil {
-		return
-	}
-	kept := a.Links[:0]
-	for _, l := range a.Links {
-		if admissible, ok := t.known[l.Key]; ok && (admissible || l.Refused != "") {
-			continue
-		}
-		kept = append(kept, l)
-	}
-	a.Links = kept
-}
-
-// remember notes the links of a recorded page.
-func (t *turn) remember(a *store.Accepted) {
-	for i := range a.Links {
-		t.know(&a.Links[i])
-	}
-}
-
-func (t *turn) know(l *crawl.Link) {
-	if len(t.known) > knownMost {
-		clear(t.known)
-	}
-	t.known[l.Key] = l.Refused == ""
-}
-
 // exchange makes a round trip and takes in its answer. While the store does not
 // answer it tries again, for as long as results are worth keeping.
 func (t *turn) exchange(x store.Exchange) error {
@@ -516,10 +494,13 @@ func (t *turn) exchange(x store.Exchange) error {
 		out, err = t.c.o.Store.Exchange(t.io, t.sl, x)
 		if err == nil {
 			t.c.o.Metrics.since(t.c.o.Metrics.exchange, begun)
+			t.known.spoke(begun, time.Now())
 			break
 		}
+		t.known.restore()
 		code := crawl.CodeOf(err)
-		if (code != crawl.CodeUnavailable && code != crawl.CodeOverloaded) || time.Since(failing) > outage {
+		// A Redis that is full answers, and the slice is renewed: its results are worth keeping.
+		if code != crawl.CodeOverloaded && (code != crawl.CodeUnavailable || time.Since(failing) > outage) {
 			t.c.room.give(x.Lease)
 			return fmt.Errorf("slice of job %s: %w", t.sl.Job.ID, err)
 		}
@@ -557,10 +538,11 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 	for i, c := range out.Committed {
 		t.c.o.Metrics.page(&x.Commits[i], c.Verdict)
 		t.count.settled(&x.Commits[i], c.Verdict)
-		if a := x.Commits[i].Accepted; a != nil && c.Verdict == store.Done {
-			t.remember(a)
+		if c.Verdict == store.Stale && !t.lost {
+			t.known.clear()
 		}
 	}
+	t.known.keep(x.Commits, out.Committed)
 	t.heard(x.Maps, out.Mapped)
 	// What is rung as this slice retires is for the one that takes its place.
 	place := 0
@@ -617,7 +599,7 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 
 // admit takes a leased item in.
 func (t *turn) admit(it crawl.Item, now time.Time) {
-	p := &page{item: it, since: now}
+	p := &page{item: it, since: now, doubts: t.known.doubts}
 	if it.Kind == crawl.ItemSitemap {
 		p.answers = make(chan store.MapCommitted, 1)
 	}

@@ -91,7 +91,7 @@ func (t *turn) visit(p *page) (r result) {
 	case err != nil && t.fetches.Err() != nil:
 		r.back = true
 	case err != nil:
-		r.slow = t.c.trouble.failed(p.host.name, crawl.CodeOf(err))
+		r.slow = t.c.trouble.failed(p.host.name, crawl.CodeOf(err), begun)
 		if wait := t.askedToWait(p, err); wait > 0 {
 			r.back, r.wait, r.slow = true, wait, max(wait, r.slow)
 			p.waits, p.deferred = crawl.WaitingRetry, forAsked

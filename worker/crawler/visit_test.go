@@ -61,7 +61,6 @@ func TestPendingIsFreed(t *testing.T) {
 			c := New(Options{Concurrency: 10})
 			tr := &turn{
 				c: c, sl: &store.Slice{}, held: map[itemID]*page{}, slots: newSlotBook(), results: make(chan result, 1),
-				known: map[crawl.Key]bool{},
 			}
 			tr.fetches, tr.abort = context.WithCancel(t.Context())
 			for i := range 3 {
