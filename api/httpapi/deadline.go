@@ -15,7 +15,7 @@ import (
 const storeWait = 4 * time.Second
 
 // promptJobs is a store of which every call that a client waits for ends in time. What
-// it does not name, a cancel and the readiness, has its own deadline.
+// it does not name, a cancel, a pause, a resume and the readiness, has its own deadline.
 type promptJobs struct{ Jobs }
 
 func prompt[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
@@ -45,6 +45,11 @@ func (p promptJobs) Create(ctx context.Context, n store.NewJob) (store.Created, 
 
 func (p promptJobs) Job(ctx context.Context, job crawl.JobRef) (crawl.Job, error) {
 	return prompt(ctx, func(ctx context.Context) (crawl.Job, error) { return p.Jobs.Job(ctx, job) })
+}
+
+// Plan bounds the call of the store.
+func (p promptJobs) Plan(ctx context.Context, job crawl.JobRef) (crawl.Plan, error) {
+	return prompt(ctx, func(ctx context.Context) (crawl.Plan, error) { return p.Jobs.Plan(ctx, job) })
 }
 
 func (p promptJobs) List(ctx context.Context, q store.ListQuery) (store.JobPage, error) {

@@ -48,6 +48,8 @@ func schemaName(t reflect.Type, hint string) string {
 	switch t { // which would be named after the generic type
 	case reflect.TypeFor[page[status]]():
 		return "JobPage"
+	case reflect.TypeFor[retried]():
+		return "RetriedJob"
 	case reflect.TypeFor[page[record]]():
 		return "RecordPage"
 	case reflect.TypeFor[page[failure]]():

@@ -61,7 +61,15 @@ func TestIdsSEC10(t *testing.T) {
 		"6BA7B810-9DAD-11D1-80B4-00C04FD430C8", " " + others.ID, others.ID + " ", others.ID + "\n", "j", "\u202e" + others.ID, "..",
 	} {
 		for _, route := range []struct{ method, suffix string }{
-			{"GET", ""}, {"GET", "/records"}, {"GET", "/errors"}, {"GET", "/result"}, {"POST", "/cancel"}, {"DELETE", ""},
+			{"GET", ""},
+			{"GET", "/records"},
+			{"GET", "/errors"},
+			{"GET", "/result"},
+			{"POST", "/cancel"},
+			{"DELETE", ""},
+			{"POST", "/pause"},
+			{"POST", "/resume"},
+			{"POST", "/retry-failed"},
 		} {
 			a := b.call(route.method, "/v1/jobs/"+id+route.suffix, "")
 			if a.status == 405 {

@@ -47,16 +47,19 @@ type fakeJobs struct {
 	urls     map[crawl.JobRef][]store.URLEntry
 	queries  []store.URLQuery
 	events   map[crawl.JobRef][]store.WebhookEvent
+	plans    map[crawl.JobRef]crawl.Plan
 
 	err     error                                                     // of every call, when set
 	cancel  func(ref crawl.JobRef, n int) (store.CancelResult, error) // n counts from 1
 	cancels int
-	read    func(ref crawl.JobRef, j *crawl.Job) // sees, and may change, what Job answers
-	rings   []crawl.Ring
-	ringErr error
-	page    func(after int64) error      // of Records
-	define  func(crawl.Collection) error // of Create, when set
-	hangs   bool                         // a store that answers nothing
+	// pause and resume change a job; nil: to paused and to running. The fault of one that has ended is theirs.
+	pause, resume func(ref crawl.JobRef, j *crawl.Job) ([]crawl.Ring, error)
+	read          func(ref crawl.JobRef, j *crawl.Job) // sees, and may change, what Job answers
+	rings         []crawl.Ring
+	ringErr       error
+	page          func(after int64) error      // of Records
+	define        func(crawl.Collection) error // of Create, when set
+	hangs         bool                         // a store that answers nothing
 }
 
 // hang waits, in a store that answers nothing, for the caller to give up.
@@ -73,6 +76,7 @@ func newFake() *fakeJobs {
 		jobs: map[crawl.JobRef]crawl.Job{}, digests: map[crawl.JobRef][32]byte{},
 		records: map[crawl.JobRef][]crawl.Page{}, failures: map[crawl.JobRef][]crawl.Failure{},
 		urls: map[crawl.JobRef][]store.URLEntry{}, events: map[crawl.JobRef][]store.WebhookEvent{},
+		plans: map[crawl.JobRef]crawl.Plan{},
 	}
 }
 
@@ -99,6 +103,7 @@ func (f *fakeJobs) Create(ctx context.Context, n store.NewJob) (store.Created, e
 	j := crawl.Job{
 		ID: n.Job.ID, QueueTaskID: n.Job.ID, State: crawl.Queued, Total: int64(len(n.Inputs)), Queued: int64(len(n.Inputs)),
 		CreatedAt: time.Unix(1_700_000_000, 0), Spec: n.Spec, Tags: n.Tags,
+		RetryOf: n.RetryOf,
 	}
 	f.created, f.jobs[n.Job], f.digests[n.Job] = append(f.created, n), j, n.Digest
 	return store.Created{Job: j, Rings: []crawl.Ring{{JobRef: n.Job}}}, nil

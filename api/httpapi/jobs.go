@@ -70,6 +70,12 @@ type submitOutput struct {
 
 func (s *Server) submit(ctx context.Context, x *exchange, _ *submitInput) (*submitOutput, error) {
 	created, err := s.create(ctx, x)
+	return s.submitted(ctx, x, &created, err)
+}
+
+// submitted rings for a job that was created, or was before, and answers it; err is why it was not.
+// Either is counted.
+func (s *Server) submitted(ctx context.Context, x *exchange, created *store.Created, err error) (*submitOutput, error) {
 	if err != nil {
 		s.metrics.submitted(outcomeRefused, crawl.CodeOf(err))
 		return nil, err
@@ -155,7 +161,10 @@ func (s *Server) createJob(
 		Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: sp.Digest(),
 		Spec: stored, Plan: plan, Inputs: inputs, Tags: in.Tags, Quota: s.o.Quota,
 	}
-	return s.createAdopting(ctx, acct, in, n)
+	return s.createAdopting(ctx, in, n, func(adopted *submission) (crawl.Plan, error) {
+		plan, _, err := acct.plan(adopted, acct.sources, nil)
+		return plan, err
+	})
 }
 
 // adoptions is how often a submission takes over the definition of its collection: a
@@ -163,9 +172,10 @@ func (s *Server) createJob(
 const adoptions = 3
 
 // createAdopting stores a job. What the submission leaves open of the definition of its
-// collection is taken from the one that the collection has; what it says otherwise is a fault.
+// collection is taken from the one that the collection has, and plan decides anew with that; what
+// it says otherwise is a fault.
 func (s *Server) createAdopting(
-	ctx context.Context, acct *account, in *submission, n store.NewJob,
+	ctx context.Context, in *submission, n store.NewJob, plan func(*submission) (crawl.Plan, error),
 ) (store.Created, error) {
 	for range adoptions {
 		n.Plan.Trace = obs.TraceParent(ctx) // of no digest: a replay keeps that of the first
@@ -179,11 +189,9 @@ func (s *Server) createAdopting(
 		if differs := of.Adopt(other.Existing); len(differs) > 0 {
 			return store.Created{}, otherDefinition(&other.Existing, differs)
 		}
-		plan, _, err := acct.plan(&adopted, acct.sources, nil)
-		if err != nil {
+		if n.Plan, err = plan(&adopted); err != nil {
 			return store.Created{}, notAdopted(&other.Existing, err)
 		}
-		n.Plan = plan
 	}
 	return store.Created{}, &crawl.Fault{
 		Code:    crawl.CodeUnavailable,
@@ -327,13 +335,17 @@ func (s *Server) enter(ctx context.Context, x *exchange) (leave func(), err erro
 	if 0 <= announced && announced <= smallBody {
 		return func() {}, nil
 	}
-	n := announced
-	if n < 0 {
-		n = MaxBody
+	if announced < 0 {
+		announced = MaxBody
 	}
+	return s.room(ctx, x.tenant, announced)
+}
+
+// room waits for room for n bytes of a submission, and for what is made of them. leave gives it back.
+func (s *Server) room(ctx context.Context, tenant string, n int64) (leave func(), err error) {
 	wait, stop := context.WithTimeout(ctx, bodyWait)
 	defer stop()
-	own, err := s.shares.acquire(wait, x.tenant, n)
+	own, err := s.shares.acquire(wait, tenant, n)
 	if err == nil {
 		if err = s.bodies.Acquire(wait, n); err != nil {
 			own()

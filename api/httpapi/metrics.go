@@ -66,6 +66,12 @@ var submitCodes = []crawl.Code{
 	crawl.CodeSourceNotAllowed, crawl.CodeQuotaExceeded, crawl.CodeRateLimited, crawl.CodeOverloaded,
 }
 
+// retryCodes are what another try of failed URLs can be refused with.
+var retryCodes = []crawl.Code{
+	crawl.CodeMalformed, crawl.CodeNotFound, crawl.CodeKeyReused, crawl.CodeJobNotTerminal, crawl.CodeWrongState,
+	crawl.CodeExpired, crawl.CodeSourceNotAllowed, crawl.CodeQuotaExceeded, crawl.CodeRateLimited, crawl.CodeOverloaded,
+}
+
 // begin makes the series of submissions that alerts look at, at 0: increase() and rate() do not see
 // the first event of a series that begins with it.
 func (m *metrics) begin() {
@@ -80,7 +86,7 @@ func (m *metrics) begin() {
 	for _, outcome := range []string{outcomeCreated, outcomeReplayed} {
 		m.submissions.WithLabelValues(outcome, "")
 	}
-	for _, code := range slices.Concat(submitCodes, everyCode) {
+	for _, code := range slices.Concat(submitCodes, retryCodes, everyCode) {
 		if code != crawl.CodeUnauthenticated {
 			m.submissions.WithLabelValues(outcomeRefused, string(code))
 		}
@@ -88,7 +94,7 @@ func (m *metrics) begin() {
 }
 
 // submitOperations are the routes that make jobs.
-var submitOperations = []string{"submit-job", "extract"}
+var submitOperations = []string{"submit-job", "extract", "retry-failed"}
 
 // refusedUnread counts what an operation that submits refuses before it looks at the body. Who is
 // not known submits nothing; nor, as far as anybody knows, does who hung up.

@@ -45,7 +45,11 @@ func TestSubmissionSeriesAreThere(t *testing.T) {
 		}
 	}
 	before := b.series("trawl_submissions_total")
-	if want := 2 + len(submitCodes) + len(everyCode) - 1; len(before) != want {
+	codes := map[crawl.Code]bool{}
+	for _, code := range slices.Concat(submitCodes, retryCodes, everyCode) {
+		codes[code] = code != crawl.CodeUnauthenticated
+	}
+	if want := 2 + len(codes) - 1; len(before) != want {
 		t.Errorf("%d series, want %d", len(before), want)
 	}
 	key := header("Idempotency-Key", "k")
@@ -77,12 +81,12 @@ func TestRefusedBeforeItIsRead(t *testing.T) {
 		return `trawl_submissions_total{code="` + string(code) + `",outcome="refused"}`
 	}
 	tenants.err["Authenticate"] = &crawl.Fault{Code: crawl.CodeUnavailable, Message: "down"}
-	for _, path := range []string{pathJobs, "/v1/extract"} {
+	for _, path := range []string{pathJobs, "/v1/extract", pathJobs + "/" + crawl.NewJobID("a", "") + "/retry-failed"} {
 		b.call("POST", path, oneURL, with("trawl_unknown")).wantProblem(t, 503, crawl.CodeUnavailable)
 	}
 	b.call("GET", pathJobs, "", with("trawl_unknown")).wantProblem(t, 503, crawl.CodeUnavailable)
-	if !b.counts(refused(crawl.CodeUnavailable) + " 2") {
-		t.Error("what is refused because nobody can look up who calls is not counted as two submissions")
+	if !b.counts(refused(crawl.CodeUnavailable) + " 3") {
+		t.Error("what is refused because nobody can look up who calls is not counted as three submissions")
 	}
 	tenants.err["Authenticate"] = nil
 	b.call("POST", pathJobs, oneURL, with("nobody's")).wantProblem(t, 401, crawl.CodeUnauthenticated)

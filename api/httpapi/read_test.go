@@ -111,6 +111,9 @@ func TestHungStore(t *testing.T) {
 		{"DELETE", "/{id}", "", storeWait},
 		{"POST", "", oneURL, storeWait},
 		{"POST", "/{id}/cancel", "", cancelWait},
+		{"POST", "/{id}/pause", "", pauseWait},
+		{"POST", "/{id}/resume", "", storeWait},
+		{"POST", "/{id}/retry-failed", "", storeWait},
 	} {
 		t.Run(tt.method+tt.suffix, func(t *testing.T) {
 			t.Parallel()

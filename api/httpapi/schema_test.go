@@ -80,8 +80,11 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	}
 	for _, ref := range []crawl.JobRef{running, full} {
 		b.records[ref] = []crawl.Page{{Seq: 1}, {Seq: 2, DiscoveredOn: "https://site.test/", Title: "t", FetchedAt: at}}
-		b.failures[ref] = []crawl.Failure{{}, {Status: 404, DiscoveredOn: "https://site.test/", At: at}}
+		b.failures[ref] = []crawl.Failure{
+			{SourceURL: "https://site.test/0"}, {SourceURL: "https://site.test/1", Status: 404, DiscoveredOn: "https://site.test/", At: at},
+		}
 	}
+	b.plans[full] = crawl.Plan{}
 	all := ""
 	for _, tt := range []struct {
 		method, path, body string
@@ -97,6 +100,12 @@ func TestAnswersFitTheDocument(t *testing.T) {
 		{"GET", "/v1/jobs/" + full.ID + "/records?limit=1", "", "200", "application/json", "/v1/jobs/{id}/records"},
 		{"GET", "/v1/jobs/" + full.ID + "/errors", "", "200", "application/json", "/v1/jobs/{id}/errors"},
 		{"POST", "/v1/jobs/" + full.ID + "/cancel", "", "200", "application/json", "/v1/jobs/{id}/cancel"},
+		{"POST", "/v1/jobs/" + running.ID + "/pause", "", "200", "application/json", "/v1/jobs/{id}/pause"},
+		{"POST", "/v1/jobs/" + running.ID + "/resume", "", "200", "application/json", "/v1/jobs/{id}/resume"},
+		{"POST", "/v1/jobs/" + ended.ID + "/pause", "", "409", problemType, "/v1/jobs/{id}/pause"},
+		{"POST", "/v1/jobs/" + full.ID + "/retry-failed", "", "202", "application/json", "/v1/jobs/{id}/retry-failed"},
+		{"POST", "/v1/jobs/" + ended.ID + "/retry-failed", "", "409", problemType, "/v1/jobs/{id}/retry-failed"},
+		{"POST", "/v1/jobs/" + full.ID + "/retry-failed?x=1", "", "422", problemType, "/v1/jobs/{id}/retry-failed"},
 		{"GET", "/v1/jobs", "", "200", "application/json", "/v1/jobs"},
 		{"POST", "/v1/jobs", oneURL, "202", "application/json", "/v1/jobs"},
 		{"POST", "/v1/jobs", `{"url":"x"}`, "422", problemType, "/v1/jobs"},
@@ -198,6 +207,11 @@ func TestProblemsInTheDocument(t *testing.T) {
 		{"/v1/jobs/{id}", "delete", "422", "invalid"},
 		{"/v1/jobs/{id}/cancel", "post", "422", "invalid"},
 		{"/v1/jobs/{id}/cancel", "post", "503", "unavailable, overloaded"},
+		{"/v1/jobs/{id}/pause", "post", "409", "wrong_state"},
+		{"/v1/jobs/{id}/resume", "post", "410", "expired"},
+		{"/v1/jobs/{id}/retry-failed", "post", "409", "idempotency_key_reused, job_not_terminal, wrong_state"},
+		{"/v1/jobs/{id}/retry-failed", "post", "422", "invalid, source_not_allowed"},
+		{"/v1/jobs/{id}/retry-failed", "post", "429", "quota_exceeded, rate_limited"},
 		{"/v1/jobs/{id}/urls", "get", "410", "expired"},
 		{"/v1/jobs/preview", "post", "422", "invalid, source_not_allowed"},
 		{"/v1/jobs/preview", "post", "413", "body_too_large"},
@@ -213,7 +227,7 @@ func TestProblemsInTheDocument(t *testing.T) {
 		"Event", "EventData", "ExtractRequest", "Extraction", "FacetCount", "Failure", "FailurePage", "Feed", "FieldFault", "FieldSpec",
 		"ItemPage", "ItemsSpec", "JobPage", "Judgement", "KnownURL", "Link", "Metadata", "Note", "NumberStats", "PageError",
 		"Preview", "PreviewRequest", "Problem", "Record",
-		"RecordPage", "Report", "ShownSpec", "Status", "Submission", "URLPage", "Webhook",
+		"RecordPage", "Report", "RetriedJob", "ShownSpec", "Status", "Submission", "URLPage", "Webhook",
 	}
 	if d := cmp.Diff(want, sorted(schemas)); d != "" {
 		t.Errorf("schemas -want +got:\n%s", d)

@@ -62,6 +62,9 @@ type Jobs interface {
 	URLs(ctx context.Context, job crawl.JobRef, q store.URLQuery) (store.URLPage, error)
 	WebhookEvents(ctx context.Context, job crawl.JobRef) ([]store.WebhookEvent, error)
 	Cancel(ctx context.Context, job crawl.JobRef) (store.CancelResult, error)
+	Pause(ctx context.Context, job crawl.JobRef) (crawl.State, []crawl.Ring, error)
+	Resume(ctx context.Context, job crawl.JobRef) (crawl.State, []crawl.Ring, error)
+	Plan(ctx context.Context, job crawl.JobRef) (crawl.Plan, error)
 	Delete(ctx context.Context, job crawl.JobRef) error
 	Ready(ctx context.Context) error
 }
@@ -154,6 +157,7 @@ type Server struct {
 	// extracts are the pages that are worked on in this process; extractShares are of them.
 	extracts      *semaphore.Weighted
 	extractShares *shares
+	streams       *streams
 	accounts      *accounts
 	log           *slog.Logger
 	keys          keyring
@@ -216,7 +220,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, jobs: promptJobs{o.Jobs}, collections: promptCollections{o.Collections},
-		bodies: semaphore.NewWeighted(bodyRoom), shares: newShares(tenantRoom), log: o.Logger, metrics: m,
+		bodies: semaphore.NewWeighted(bodyRoom), shares: newShares(tenantRoom), log: o.Logger, metrics: m, streams: newStreams(),
 		keys: keys, admin: admin, gateway: gateway, tracer: obs.Tracer(o.Traces, "example.com/trawl/api/httpapi"), monitor: watch,
 		writeTimeout: writeTimeout, failed: make(chan error, 1),
 	}
@@ -228,6 +232,7 @@ func New(o Options) (*Server, error) {
 		Handler: s.engine, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
+	s.http.RegisterOnShutdown(s.streams.close)
 	return s, nil
 }
 
@@ -360,8 +365,10 @@ func (s *Server) routes() error {
 	register(s, operation("cancel-job", http.MethodPost, "/v1/jobs/{id}/cancel",
 		"Cancel a job; waits up to 10 s for its end", http.StatusOK,
 		crawl.CodeNotFound, crawl.CodeExpired, crawl.CodeOverloaded), s.cancel)
+	s.controlRoutes()
 	register(s, operation("delete-job", http.MethodDelete, "/v1/jobs/{id}", "Remove an ended job and all it holds",
 		http.StatusNoContent, crawl.CodeNotFound, crawl.CodeJobNotTerminal, crawl.CodeExpired), s.remove)
+	s.eventRoute()
 	s.collectionRoutes()
 	s.extractRoute()
 	if s.administered() {

@@ -84,7 +84,7 @@ type status struct {
 	QueueTaskID string            `json:"queue_task_id" doc:"Identity of its first task in the queue."`
 	State       crawl.State       `json:"state" enum:"queued,running,paused,cancelling,completed,completed_with_errors,failed,cancelled"`
 	StopReason  *crawl.StopReason `json:"stop_reason" enum:"frontier_empty,page_limit,time_limit,byte_limit,cancelled,seed_failed,internal" doc:"Why the job ended; null while it has not."`
-	WaitingFor  *string           `json:"waiting_for" doc:"Why the job makes no progress now: tenant_quota, dispatch, worker, host_delay, robots (a robots.txt cannot be read yet) or retry; null when it does, or has ended."`
+	WaitingFor  *string           `json:"waiting_for" doc:"Why the job makes no progress now: tenant_quota, dispatch, worker, host_delay, robots (a robots.txt cannot be read yet), retry, or memory (Redis is full); null when it does, or has ended."`
 	Position    *int64            `json:"position" doc:"Place in the tenant's list, from 1, while the job waits for its turn; null while it waits for anything else, also for the pages of a new day."`
 	Error       *string           `json:"error" doc:"What keeps the job from starting, or why it failed."`
 	RetryOf     *string           `json:"retry_of" doc:"The job whose failed URLs this one tries again."`
