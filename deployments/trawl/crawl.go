@@ -132,7 +132,7 @@ func (c *crawlCommand) check(onServer bool) error {
 	case !onServer && c.Key != nil:
 		faults = append(faults, "--idempotency-key: it is for a server, which --url or TRAWL_URL names.")
 	case c.Key != nil && !idempotencyKey.MatchString(*c.Key):
-		faults = append(faults, "--idempotency-key: give 1 to 255 visible ASCII characters.")
+		faults = append(faults, badIdempotencyKey)
 	}
 	// Zero stands for the default further on, and would be taken for it in silence.
 	if c.MaxPages != nil && *c.MaxPages < 1 {
@@ -197,6 +197,8 @@ func (c *crawlCommand) collection() *client.Collection {
 
 // idempotencyKey matches what names a submission, as the client takes it.
 var idempotencyKey = regexp.MustCompile(`^[!-~]{1,255}$`)
+
+const badIdempotencyKey = "--idempotency-key: give 1 to 255 visible ASCII characters."
 
 // spec returns what is submitted. Scope and sitemap are left out where they are the default:
 // given, they would be refused for a list of pages.

@@ -89,6 +89,8 @@ func (c call) refusal(e *client.Error) string {
 			" with another input. Take a new key, or give the same input."
 	case client.CodeJobNotTerminal:
 		return "The job " + c.job + " has not ended yet: wait with `" + c.self + " status --wait " + c.job + "`."
+	case client.CodeWrongState:
+		return e.Detail
 	case client.CodeInvalid:
 		return c.faults("This is not accepted:", e)
 	case client.CodeSourceNotAllowed:

@@ -235,6 +235,9 @@ type commands struct {
 	Errors  errorsCommand  `cmd:"" help:"Show the pages of a job that failed, and why."`
 	URLs    urlsCommand    `cmd:"" name:"urls" help:"Show what became of every URL of a job: why is a page missing?"`
 	Cancel  cancelCommand  `cmd:"" help:"Stop jobs. What they found is kept."`
+	Pause   pauseCommand   `cmd:"" help:"Stop jobs for a while."`
+	Resume  resumeCommand  `cmd:"" help:"Have paused jobs go on."`
+	Retry   retryCommand   `cmd:"" help:"Try the pages of a job that failed again, in a new job."`
 	List    listCommand    `cmd:"" help:"List your jobs, newest first."`
 
 	Extract     extractCommand     `cmd:"" help:"Try what a page gives: of a URL, a file or standard input."`

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -174,52 +173,4 @@ func clock(t time.Time) string {
 		return ""
 	}
 	return t.Local().Format("2006-01-02 15:04:05 MST")
-}
-
-// cancelCommand stops jobs.
-type cancelCommand struct {
-	IDs  []string `arg:"" name:"id" help:"The jobs."`
-	JSON bool     `name:"json" help:"Write the status of each job as the server sends it, one a line."`
-
-	Server serverFlags `embed:""`
-}
-
-// Help returns an example for the help of the command.
-func (*cancelCommand) Help() string {
-	return "A job that has ended already stays as it is.\n\nExample:\n\n    trawl cancel JOB"
-}
-
-// Run executes the command. Every job is tried, whatever became of the one before.
-func (c *cancelCommand) Run(ctx context.Context, s *session) error {
-	srv, err := c.Server.connect(s)
-	if err != nil {
-		return err
-	}
-	defer srv.CloseIdleConnections()
-	ctx, stop := s.interruptible(ctx)
-	defer stop()
-	var faults []error
-	for _, id := range c.IDs {
-		job, err := cancelJob(ctx, srv, id)
-		if err != nil {
-			faults = append(faults, s.callOf(srv, id).explain(err))
-			continue
-		}
-		if c.JSON {
-			err = writeJSON(s, job.Raw)
-		} else {
-			text := fmt.Sprintf("%s: %s, %s kept", job.ID, stateText(job), counted(job.Records, "record", "records"))
-			err = s.table(s.stdout, [][]string{{text}})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return errors.Join(faults...)
-}
-
-func cancelJob(ctx context.Context, srv *server, id string) (*client.Job, error) {
-	ctx, stop := context.WithTimeout(ctx, cancelWithin)
-	defer stop()
-	return srv.Cancel(ctx, id)
 }

@@ -8,10 +8,17 @@ import (
 	"example.com/trawl/pkg/client"
 )
 
-// submit submits spec under an idempotency key. An interrupt leaves it the time for an answer that is on its way.
+// submit submits spec under an idempotency key, see awaited.
 func submit(
 	ctx context.Context, s *session, srv *server, spec client.Spec, key string,
 ) (*client.Submission, error) {
+	return awaited(ctx, s, func(ctx context.Context) (*client.Submission, error) {
+		return srv.Submit(ctx, spec, client.IdempotencyKey(key))
+	})
+}
+
+// awaited makes a call that makes a job. An interrupt leaves it the time for an answer that is on its way.
+func awaited[T any](ctx context.Context, s *session, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	over := make(chan struct{})
@@ -30,7 +37,7 @@ func submit(
 			cancel()
 		}
 	}()
-	return srv.Submit(ctx, spec, client.IdempotencyKey(key))
+	return call(ctx)
 }
 
 // unsubmitted words why a submission failed. Where that was no refusal the server may have

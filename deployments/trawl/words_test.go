@@ -282,6 +282,10 @@ func TestParserWords(t *testing.T) {
 		"list --limit many":     `--limit: give a whole number from 1, not "many".`,
 		"urls":                  "The id of a job is missing; list shows the jobs that there are.",
 		"cancel":                "The id of a job is missing; list shows the jobs that there are.",
+		"pause":                 "The id of a job is missing; list shows the jobs that there are.",
+		"resume":                "The id of a job is missing; list shows the jobs that there are.",
+		"retry":                 "The id of a job is missing; list shows the jobs that there are.",
+		"retry a b":             "unexpected argument b",
 		"status a b":            "unexpected argument b",
 	} {
 		code, _, stderr := runHere(t, nil, strings.Fields(line)...)

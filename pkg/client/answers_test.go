@@ -106,7 +106,7 @@ func TestAnswers(t *testing.T) {
 		{name: "two documents", answer: ok(aJob + aJob), tries: once, want: []string{"not Trawl"}, not: noDocument},
 		{
 			name: "content", answer: ok(aJob), tries: once, want: []string{"no content"},
-			not: []string{"submit", "read", "cancel", "list", "export", "extract"},
+			not: []string{"submit", "read", "cancel", "pause", "resume", "retry", "list", "export", "extract"},
 		},
 		{
 			name: "problem without a code", answer: text(409, problemType, `{"title":"x"}`), tries: once,

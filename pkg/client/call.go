@@ -32,14 +32,15 @@ const (
 )
 
 // request is one call: what is sent, the same at each try, and how errors name it.
-// Every call of this package can be repeated without harm: reads, cancels, deletions,
-// and submissions, which have a key.
+// Every call of this package can be repeated without harm: reads, pauses, cancels, deletions,
+// and what makes jobs, which has a key.
 type request struct {
 	call   string // names it in errors, as "read job j…"
 	method string
 	path   string // below the base, escaped
 	query  url.Values
 	key    string // Idempotency-Key, "" for none
+	last   string // Last-Event-ID, "" for none
 	body   []byte // JSON, nil for none
 	stream bool   // the body of an answer of success is read after the call
 
@@ -150,6 +151,9 @@ func (c *Client) newRequest(ctx context.Context, q *request) (*http.Request, err
 	}
 	if q.key != "" {
 		r.Header.Set("Idempotency-Key", q.key)
+	}
+	if q.last != "" {
+		r.Header.Set("Last-Event-ID", q.last)
 	}
 	return r, nil
 }

@@ -106,6 +106,22 @@ func TestRequests(t *testing.T) {
 			_, err := c.Result(ctx, "j1", "")
 			return err
 		}},
+		{"POST /v1/jobs/j1/pause", ok(aJob), func(ctx context.Context, c *client.Client) error {
+			_, err := c.Pause(ctx, "j1")
+			return err
+		}},
+		{"POST /v1/jobs/j1/resume", ok(aJob), func(ctx context.Context, c *client.Client) error {
+			_, err := c.Resume(ctx, "j1")
+			return err
+		}},
+		{"POST /v1/jobs/j1/retry-failed", ok(aJob), func(ctx context.Context, c *client.Client) error {
+			_, err := c.RetryFailed(ctx, "j1", "")
+			return err
+		}},
+		{"POST /v1/jobs/j1/retry-failed?cursor=a%2B%2F", ok(aJob), func(ctx context.Context, c *client.Client) error {
+			_, err := c.RetryFailed(ctx, "j1", "a+/", client.IdempotencyKey("k"))
+			return err
+		}},
 		{"GET /v1/jobs/a%2Fb%3F%20c", ok(aJob), func(ctx context.Context, c *client.Client) error {
 			_, err := c.Job(ctx, "a/b? c")
 			return err

@@ -18,8 +18,8 @@
 // a million of them in the memory of one, and go on where a connection breaks.
 //
 // Every call takes a context, which bounds it with all its repetitions. All calls can be
-// sent again without harm: reads, cancels, deletions, extractions, and submissions, which
-// always carry an idempotency key. So a call is repeated, up to five tries in all, when no whole answer
+// sent again without harm: reads, pauses, cancels, deletions, extractions, and submissions and
+// retries of failed URLs, which always carry an idempotency key. So a call is repeated, up to five tries in all, when no whole answer
 // came or the service or a gateway says 429, 500, 502, 503 or 504: after a random pause
 // that grows, not before the time that the service named, and not beyond the end of the
 // context. [WithRetries] changes the number. [Client.Wait] and [Follow] outlast any

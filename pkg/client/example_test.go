@@ -212,6 +212,42 @@ func ExampleClient_Cancel() {
 	// cancelled cancelled 2
 }
 
+// Try again what failed.
+func ExampleClient_RetryFailed() {
+	c, site, stop := start()
+	defer stop()
+	ctx := context.Background()
+
+	job, err := c.Submit(ctx, client.Spec{URLs: []string{site + "/", site + "/lost"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err = c.Wait(ctx, job.ID); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for cursor := ""; ; { // one job has 10,000 URLs at most
+		again, err := c.RetryFailed(ctx, job.ID, cursor)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		ended, err := c.Wait(ctx, again.ID)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("of the same job:", again.RetryOf == job.ID, "- tried", ended.Total, "failed", ended.Failed)
+		if cursor = again.NextCursor; cursor == "" {
+			break
+		}
+	}
+
+	// Output:
+	// of the same job: true - tried 1 failed 1
+}
+
 // Submit what may have been submitted before, by this process or by another one.
 func ExampleIdempotencyKey() {
 	c, site, stop := start()

@@ -29,7 +29,7 @@ type Submission struct {
 	Replayed       bool   // an earlier submission with this key had created the job
 }
 
-// SubmitOption changes one submission.
+// SubmitOption changes one submission, or one call of [Client.RetryFailed].
 type SubmitOption func(*submission)
 
 type submission struct {
@@ -39,7 +39,7 @@ type submission struct {
 
 // IdempotencyKey names a submission: sent again with the same key and the same spec it
 // answers the same job, also from another process; with another spec it is refused with
-// [CodeIdempotencyKeyReused]. 1 to 255 visible ASCII characters.
+// [CodeIdempotencyKeyReused]. To [Client.RetryFailed] job and cursor are what the spec is here. 1 to 255 visible ASCII characters.
 func IdempotencyKey(key string) SubmitOption {
 	return func(s *submission) { s.key, s.given = key, true }
 }
@@ -50,25 +50,18 @@ func IdempotencyKey(key string) SubmitOption {
 // Whether a submission that failed was stored all the same, only one with the same key
 // can tell: who must know gives a key.
 func (c *Client) Submit(ctx context.Context, spec Spec, options ...SubmitOption) (*Submission, error) {
-	var s submission
-	for _, option := range options {
-		option(&s)
-	}
-	if !s.given {
-		s.key = rand.Text()
-	}
-	if s.key == "" || len(s.key) > maxIdempotencyKey || strings.ContainsFunc(s.key, invisible) {
-		return nil, fmt.Errorf("submit: an idempotency key has 1 to %d visible ASCII characters, not %q",
-			maxIdempotencyKey, beginning(s.key))
+	key, err := submissionKey("submit", options)
+	if err != nil {
+		return nil, err
 	}
 	body, err := json.Marshal(spec)
 	if err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
-	out := Submission{IdempotencyKey: s.key}
-	q := request{call: "submit", method: http.MethodPost, path: jobsPath, key: s.key, body: body}
+	out := Submission{IdempotencyKey: key}
+	q := request{call: "submit", method: http.MethodPost, path: jobsPath, key: key, body: body}
 	err = c.do(ctx, &q, func(resp *http.Response) error {
-		out.Replayed = resp.Header.Get("Idempotent-Replayed") == "true"
+		out.Replayed = replayed(resp)
 		return c.decodeJob(resp, &out.Job)
 	})
 	if err != nil {
@@ -76,6 +69,25 @@ func (c *Client) Submit(ctx context.Context, spec Spec, options ...SubmitOption)
 	}
 	return &out, nil
 }
+
+// submissionKey returns the key of a call that makes a job: a new one unless the options have one.
+func submissionKey(call string, options []SubmitOption) (string, error) {
+	var s submission
+	for _, option := range options {
+		option(&s)
+	}
+	if !s.given {
+		return rand.Text(), nil
+	}
+	if s.key == "" || len(s.key) > maxIdempotencyKey || strings.ContainsFunc(s.key, invisible) {
+		return "", fmt.Errorf("%s: an idempotency key has 1 to %d visible ASCII characters, not %q",
+			call, maxIdempotencyKey, beginning(s.key))
+	}
+	return s.key, nil
+}
+
+// replayed reports whether an earlier call with the same key had created the job.
+func replayed(resp *http.Response) bool { return resp.Header.Get("Idempotent-Replayed") == "true" }
 
 // Job reads the status of a job.
 func (c *Client) Job(ctx context.Context, id string) (*Job, error) {

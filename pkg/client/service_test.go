@@ -263,6 +263,18 @@ var calls = []call{
 	{"delete collection jobs: ", &answer{status: 204}, func(ctx context.Context, c *client.Client) error {
 		return c.DeleteCollection(ctx, "jobs")
 	}},
+	{"pause job j1: ", ok(aJob), func(ctx context.Context, c *client.Client) error {
+		_, err := c.Pause(ctx, "j1")
+		return err
+	}},
+	{"resume job j1: ", ok(aJob), func(ctx context.Context, c *client.Client) error {
+		_, err := c.Resume(ctx, "j1")
+		return err
+	}},
+	{"retry failed URLs of job j1: ", &answer{status: 202, media: jsonType, body: aJob}, func(ctx context.Context, c *client.Client) error {
+		_, err := c.RetryFailed(ctx, "j1", "")
+		return err
+	}},
 	{"extract: ", ok(`{"source_url":null}`), func(ctx context.Context, c *client.Client) error {
 		_, err := c.Extract(ctx, client.Extract{HTML: "<p>"})
 		return err

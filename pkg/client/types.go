@@ -107,7 +107,7 @@ type Job struct {
 	WaitingFor  string `json:"waiting_for"` // why it makes no progress; empty when it does
 	Position    int64  `json:"position"`    // in the tenant's line, from 1; 0 when it is not in it
 	Error       string `json:"error"`       // why it failed, or does not start
-	RetryOf     string `json:"retry_of"`
+	RetryOf     string `json:"retry_of"`    // the job whose failed URLs it tries again
 
 	Total     int64 `json:"total"`
 	Processed int64 `json:"processed"`
