@@ -17,6 +17,7 @@ import (
 // backups takes both backups of the runbook while a job runs, loses the machine with all that runs
 // on it, and restores each on another Redis.
 func backups(t *testing.T, b *runbook) {
+	single(t, "each master has files of its own, saved and restored as here, one by one")
 	const pages = 4000
 	gen := gensite.New(pages, 12, 2000, 40*time.Millisecond)
 	site := crawltest.NewHandlerSite(t, gen)
@@ -68,7 +69,7 @@ func backups(t *testing.T, b *runbook) {
 	data := t.TempDir()
 	o.do("backup-and-restore", 3, "BACKUP="+snapshot, "NEW_DIR="+data)
 	fromSnapshot := guard(t, "--dir", data, "--appendonly", "no")
-	o.says(o.do("backup-and-restore", 4, redisEnv(fromSnapshot)...), "aof_last_bgrewrite_status:ok")
+	o.says(o.do("backup-and-restore", 4, redisEnv(fromSnapshot, fromSnapshot.Server)...), "aof_last_bgrewrite_status:ok")
 	lost.restored(t, fromSnapshot)
 	// It is on disk again: what a start with appendonly yes would load.
 	if files, _ := filepath.Glob(filepath.Join(data, "appendonlydir", "*.manifest")); len(files) != 1 {

@@ -119,9 +119,7 @@ func TestSwappedUsers(t *testing.T) {
 			t.Errorf("a process ended with %d", code)
 		}
 	}
-	if err := d.redis.Client.ACLLogReset(t.Context()).Err(); err != nil { // those were on purpose
-		t.Error(err)
-	}
+	d.redis.each(t, "ACL", "LOG", "RESET") // those were on purpose
 	// The one that has its own user is well.
 	if r := d.ready(d.url); r.status != http.StatusOK {
 		t.Errorf("%+v", r)

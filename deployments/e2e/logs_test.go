@@ -287,8 +287,11 @@ func (l *logWorld) checkRequests(events []map[string]string) {
 // checkSlices: one event a slice, at its end, with its counts; at info there is no other.
 func (l *logWorld) checkSlices(events []map[string]string) {
 	l.t.Helper()
-	ended := map[string]map[string]string{} // why, by slice and job
+	ended, begun := map[string]map[string]string{}, map[string][]string{} // why, by slice and job; slices by job
 	for _, e := range events {
+		if e["msg"] == "slice begins" {
+			begun[e["job_id"]] = append(begun[e["job_id"]], e["slice"])
+		}
 		if e["slice"] == "" || e["level"] != "INFO" {
 			continue
 		}
@@ -310,9 +313,12 @@ func (l *logWorld) checkSlices(events []map[string]string) {
 			}
 		}
 	}
-	for job := range ended {
-		for n := range len(ended[job]) { // slices are numbered
-			if ended[job][strconv.Itoa(n+1)] == "" {
+	if len(begun) == 0 {
+		l.t.Error("no slice is logged at debug as it begins")
+	}
+	for job, all := range begun {
+		for _, slice := range all {
+			if ended[job][slice] == "" {
 				l.t.Errorf("of the slices of a job %v are logged", ended[job])
 			}
 		}

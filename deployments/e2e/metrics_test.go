@@ -156,15 +156,19 @@ func (d *deployment) measured(tenant, worker string, nth float64) [2]scrape {
 	maps.Copy(ended, scrape{
 		"jobs running": 0, "frontier_urls active": 0, "queue_tasks active": 0, "jobs_ended_total completed_with_errors": nth,
 		"jobs_ended_total completed": 0, "stats_jobs_skipped": 0, "tenants": nth, "webhook_jobs_due": 0,
-		"redis_up " + d.redis.Addr: 1, "redis_aof_enabled " + d.redis.Addr: 1, "redis_persistence_ok " + d.redis.Addr: 1,
 	})
+	positive := []string{
+		"redis_seconds command", "redis_seconds pipeline", "queue_processed_total", "stats_seconds",
+		"submissions_total  created",
+	}
+	for _, n := range d.redis.Nodes() {
+		ended["redis_up "+n.Addr], ended["redis_aof_enabled "+n.Addr], ended["redis_persistence_ok "+n.Addr] = 1, 1, 1
+		positive = append(positive, "redis_memory_used_bytes "+n.Addr, "redis_ping_seconds "+n.Addr)
+	}
 	d.eventually(d.url, "the job that ended", ended)
 	api := d.scraped(d.url)
 	api.want(d.t, ended)
-	for _, series := range []string{
-		"redis_memory_used_bytes " + d.redis.Addr, "redis_ping_seconds " + d.redis.Addr, "redis_seconds command",
-		"redis_seconds pipeline", "queue_processed_total", "stats_seconds", "submissions_total  created",
-	} {
+	for _, series := range positive {
 		if api[series] <= 0 {
 			d.t.Errorf("%s is %v", series, api[series])
 		}

@@ -467,20 +467,15 @@ func TestMonitorWithoutRights(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 0, "TRAWL_ADMIN_KEY="+adminKey)
 	c := openConsole(t, d)
-	if err := d.redis.Client.Do(t.Context(), "ACL", "SETUSER", apiUser, "clearselectors", "-info").Err(); err != nil {
-		t.Fatal(err)
-	}
+	d.redis.each(t, "ACL", "SETUSER", apiUser, "clearselectors", "-info")
 	for _, path := range []string{"/api/queues", "/api/servers", "/api/redis_info"} {
 		res, body := c.send(t, http.MethodGet, path, "", "")
 		if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "deployments/redis/users.acl") {
 			t.Errorf("%s answered %d %s", path, res.StatusCode, body)
 		}
 	}
-	for _, restore := range [][]any{{"ACL", "LOAD"}, {"ACL", "LOG", "RESET"}} { // it was on purpose
-		if err := d.redis.Client.Do(t.Context(), restore...).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	d.redis.each(t, "ACL", "LOAD") // it was on purpose
+	d.redis.each(t, "ACL", "LOG", "RESET")
 }
 
 // monitorCommands are what the monitor sends beside what a ring needs.

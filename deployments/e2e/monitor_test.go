@@ -20,23 +20,46 @@ import (
 // monitor notes which commands each user of a Redis sends, those of scripts included.
 type monitor struct {
 	t     *testing.T
-	redis *guardedRedis
+	redis *crawltest.Server // one server
 
 	mu    sync.Mutex
 	lines []string
 	users map[string]string // by the address that a connection comes from
 }
 
+// monitors are those of all servers of a Redis.
+type monitors []*monitor
+
 // watchCommands begins to note; the Redis must be in the clear.
-func watchCommands(t *testing.T, r *guardedRedis) *monitor {
+func watchCommands(t *testing.T, r *guardedRedis) monitors {
 	t.Helper()
-	m := &monitor{t: t, redis: r, users: map[string]string{}}
+	var all monitors
+	for _, n := range r.Nodes() {
+		all = append(all, watchNode(t, n, r.passwords[operatorUser]))
+	}
+	return all
+}
+
+// used returns what a user has sent: "get", and with its first argument "client|setname".
+func (all monitors) used(user string) map[string]bool {
+	used := map[string]bool{}
+	for _, m := range all {
+		maps.Copy(used, m.used(user))
+	}
+	if len(used) == 0 {
+		all[0].t.Fatalf("no command of %s was seen", user)
+	}
+	return used
+}
+
+func watchNode(t *testing.T, n *crawltest.Server, password string) *monitor {
+	t.Helper()
+	m := &monitor{t: t, redis: n, users: map[string]string{}}
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(t.Context(), "tcp", r.Addr)
+	conn, err := dialer.DialContext(t.Context(), "tcp", n.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	password := r.passwords[operatorUser]
 	if _, err := fmt.Fprintf(conn, "*3\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n*1\r\n$7\r\nMONITOR\r\n",
 		len(operatorUser), operatorUser, len(password), password); err != nil {
 		t.Fatal(err)
@@ -102,7 +125,7 @@ func (m *monitor) sync() {
 
 var monitorLine = regexp.MustCompile(`^\+[0-9.]+ \[\d+ (\S+)\] "([^"]*)"(?: "([^"]*)")?`)
 
-// used returns what a user has sent: "get", and with its first argument "client|setname".
+// used is that of one server.
 func (m *monitor) used(user string) map[string]bool {
 	m.t.Helper()
 	m.sync()
@@ -123,9 +146,6 @@ func (m *monitor) used(user string) map[string]bool {
 			used[strings.ToLower(part[2])] = true
 			used[strings.ToLower(part[2]+"|"+part[3])] = true
 		}
-	}
-	if len(used) == 0 {
-		m.t.Fatalf("no command of %s was seen, of %v", user, slices.Collect(maps.Values(m.users)))
 	}
 	return used
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -100,7 +99,7 @@ func rotatedPasswords(t *testing.T, b *runbook) {
 	old := map[string]string{apiUser: d.redis.passwords[apiUser], workerUser: d.redis.passwords[workerUser]}
 	for user := range old {
 		d.redis.newPassword(user)
-		o.do("key-rotation", 2, "ACL_USER="+user, "NEW_PASSWORD="+d.redis.passwords[user])
+		o.onEach("key-rotation", 2, "ACL_USER="+user, "NEW_PASSWORD="+d.redis.passwords[user])
 	}
 	d.secrets = append(d.secrets, d.redis.secrets()...)
 	d.startWorker()
@@ -113,7 +112,7 @@ func rotatedPasswords(t *testing.T, b *runbook) {
 		t.Fatalf("with the new password the API is not ready: %s", body)
 	}
 	for user, password := range old {
-		o.says(o.do("key-rotation", 3, "ACL_USER="+user, "OLD_PASSWORD="+password), "OK", "passwords")
+		o.says(o.onEach("key-rotation", 3, "ACL_USER="+user, "OLD_PASSWORD="+password), "OK", "passwords")
 	}
 	d.submit(beta, fields{"urls": numbered(site, 1)}) // the old API works on with the connections that it has
 	if code := d.api.Terminate(long); code != 0 {
@@ -131,7 +130,7 @@ func rotatedPasswords(t *testing.T, b *runbook) {
 			t.Errorf("%s has %d attempts", p.URL, p.Attempts)
 		}
 	}
-	file, err := d.redis.Client.ConfigGet(t.Context(), "aclfile").Result()
+	file, err := d.redis.Nodes()[0].Client.ConfigGet(t.Context(), "aclfile").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,16 +147,13 @@ func rotatedPasswords(t *testing.T, b *runbook) {
 			t.Errorf("after a restart the old password of %s would be good, or the new one would not", user)
 		}
 	}
-	if err := d.redis.Client.ACLLogReset(t.Context()).Err(); err != nil { // the old passwords were tried on purpose
-		t.Error(err)
-	}
+	d.redis.each(t, "ACL", "LOG", "RESET") // the old passwords were tried on purpose
 }
 
 // opensRedis reports whether Redis takes a password.
 func opensRedis(t *testing.T, r *guardedRedis, user, password string) bool {
 	t.Helper()
-	u := url.URL{Scheme: "redis", Host: r.Addr, User: url.UserPassword(user, password)}
-	c, err := redisconn.Open(u.String(), redisconn.Options{MaxRetries: -1})
+	c, err := redisconn.Open(r.urlWith(user, password), redisconn.Options{MaxRetries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 // and passwords, and what they say when they are not let in.
 func TestTLS(t *testing.T) {
 	t.Parallel()
+	single(t, "who signed which certificate is decided for each connection in one place, whatever the form of the URL")
 	authority, stranger := crawltest.NewAuthority(t), crawltest.NewAuthority(t)
 	serverCert, serverKey := authority.Issue("127.0.0.1")
 	files := redisconn.TLS{CA: authority.File}
@@ -42,9 +43,7 @@ func TestTLS(t *testing.T) {
 		w.WaitFor(ready, tc.want)
 		w.Kill()
 	}
-	if err := r.Client.ACLLogReset(t.Context()).Err(); err != nil { // the wrong password was on purpose
-		t.Error(err)
-	}
+	r.each(t, "ACL", "LOG", "RESET") // the wrong password was on purpose
 
 	// What cannot be used at all is said at once, each by its setting.
 	w := d.run("example.com/trawl/worker", "TRAWL_REDIS_CA=/no/such.pem", "TRAWL_REDIS_CERT=")
