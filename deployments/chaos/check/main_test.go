@@ -1,0 +1,9 @@
+package check
+
+import (
+	"testing"
+
+	"example.com/trawl/pkg/crawltest"
+)
+
+func TestMain(m *testing.M) { crawltest.Main(m) }
