@@ -123,7 +123,7 @@ func overview() row {
 		},
 		{
 			number, "Redis memory",
-			"Used of maxmemory, on the fullest node. At 95 % /readyz fails, at 100 % submissions are refused.",
+			"Used of maxmemory, on the fullest node. From 95 % on submissions are refused and jobs slow down, from 98 % on they wait.",
 			ratio,
 			[]query{
 				{"max(trawl_redis_memory_used_bytes / (trawl_redis_memory_max_bytes > 0))", "used"},
@@ -396,7 +396,7 @@ func queue() row {
 
 func redis() row {
 	return row{"Redis", []panel{
-		{graph, "Memory", "Used, and maxmemory. At 95 % /readyz fails, at 100 % submissions are refused.", size, []query{
+		{graph, "Memory", "Used, and maxmemory. From 95 % on submissions are refused and jobs slow down, from 98 % on they wait.", size, []query{
 			{"max by (node) (trawl_redis_memory_used_bytes)", "{{node}} used"},
 			{"max by (node) (trawl_redis_memory_max_bytes)", "{{node}} max"},
 		}},
