@@ -38,6 +38,9 @@ type MapCommit struct {
 	// Part numbers the parts of one item by one slice, which never uses a number twice: a
 	// part that is sent again counts once. Other outcomes need none.
 	Part int
+	// After is the last part that was recorded before this, 0 for none. A store that lacks it went
+	// back: the answer is [Stale], and the item is to be given back and read again.
+	After int
 	// Links are the pages that it names, with the verdict of the job's rules at depth 1,
 	// and the sitemaps that must not be read, as refused. At most [MaxLinks].
 	Links []MapLink
@@ -119,8 +122,8 @@ func (s *Store) mapArgs(sl *Slice, c *MapCommit) ([]any, error) {
 		}
 	}
 	admissible, refused, patterned := countLinks(links)
-	args = slices.Grow(args, 8+2*len(c.Nested)+len(stamps)+3*len(links))
-	args = append(args, c.Part, own[:], c.Item.Depth+1, len(c.Nested), admissible, refused, patterned, len(stamps)/2)
+	args = slices.Grow(args, 9+2*len(c.Nested)+len(stamps)+3*len(links))
+	args = append(args, c.Part, own[:], c.Item.Depth+1, len(c.Nested), admissible, refused, patterned, len(stamps)/2, c.After)
 	for _, u := range c.Nested {
 		k := u.Key()
 		args = append(args, k[:], u.String())

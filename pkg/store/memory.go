@@ -116,6 +116,11 @@ func (s *Store) replay(ctx context.Context, n *NewJob, refusal error) (Created, 
 	case "":
 		return Created{}, refusal
 	case string(n.Digest[:]):
+		if s.o.Replicas > 0 { // as for any other answer that the job is stored
+			if err := s.awaitReplicas(ctx, first); err != nil {
+				return Created{}, err
+			}
+		}
 		job, err := s.Job(ctx, first)
 		return Created{Job: job, Replayed: err == nil}, err
 	default:

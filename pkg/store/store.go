@@ -296,6 +296,9 @@ func (s *Store) Ready(ctx context.Context) error {
 	return s.memoryReady(ctx)
 }
 
+// replicasScript is a write that says nothing, and that a full Redis takes: see when_full.lua.
+const replicasScript = "redis.call('UNLINK', KEYS[1] .. ':none')\nredis.call('HSET', KEYS[1], 'replicas', ARGV[1])\nreturn 1"
+
 // awaitReplicas waits until Options.Replicas have what was written on the shard of
 // the tenant. WAIT speaks of the writes of its own connection, hence the write before
 // it in the same pipeline; it is one that says nothing, since a replayed job may have
@@ -310,7 +313,7 @@ func (s *Store) awaitReplicas(ctx context.Context, j crawl.JobRef) error {
 		node = m
 	}
 	p := node.Pipeline()
-	p.HSet(ctx, rootKey(j.Tenant), "replicas", s.o.Replicas)
+	p.Eval(ctx, replicasScript, []string{rootKey(j.Tenant)}, s.o.Replicas)
 	stored := p.Exists(ctx, jobKey(j))
 	wait := p.Do(ctx, "WAIT", s.o.Replicas, replicaWait.Milliseconds())
 	if _, err := p.Exec(ctx); err != nil {

@@ -12,13 +12,14 @@
 --   failed  it could not be read, or not to its end
 --           7 number of the part, 8 key of its own URL, of listed, 9 depth of the sitemaps
 --           that it names, 10 number of these, 11 number of links that may be admitted,
---           12 of links refused, 13 of links of a pattern, 14 of links with a time; then
+--           12 of links refused, 13 of links of a pattern, 14 of links with a time, 15 the part
+--           that was recorded before this, 0 for none; then
 --           key, url of each sitemap; index, ms of each link with a time; then the links
 --           as in links.lua
 --   retry   7 the row to come back, 8 ms until then
 -- Answers {verdict, 1 when the job has no room for more pages, rings…}; verdict is one of
 --   done    recorded, now or by this slice before
---   stale   the slice does not hold the row: nothing changed
+--   stale   the slice does not hold the row, or what it sent before is lost: nothing changed
 --# include outbox.lua
 --# include job.lua
 --# include links.lua
@@ -32,6 +33,10 @@ if not holds(gen, 'maps_leased', row) then
     return {'done', 0}
   end
   return {'stale', 0}
+end
+if outcome ~= 'retry' and ARGV[15] ~= '0'
+  and redis.call('SISMEMBER', job .. ':moved', gen .. ' s' .. n .. ' ' .. ARGV[15]) == 0 then
+  return {'stale', 0} -- Redis went back: a part is lost
 end
 --# include when_full.lua
 if outcome == 'retry' then
@@ -52,7 +57,7 @@ if outcome ~= 'part' or redis.call('SADD', job .. ':moved', gen .. ' s' .. n .. 
   local parent = int(MAP_PARENT + tonumber(n))
   if outcome == 'listed' then redis.call('SREM', job .. ':seen', 's' .. ARGV[8]) end
   local maps, over = tonumber(h[4]), 0
-  for i = 15, 14 + 2 * nested, 2 do
+  for i = 16, 15 + 2 * nested, 2 do
     local key, url = 's' .. ARGV[i], ARGV[i + 1]
     if maps >= MOST or depth > DEEPEST then
       over = over + 1 - redis.call('SISMEMBER', job .. ':seen', key)
@@ -64,7 +69,7 @@ if outcome ~= 'part' or redis.call('SADD', job .. ':moved', gen .. ' s' .. n .. 
   end
   redis.call('HSET', job, 'maps', maps)
   if over > 0 then redis.call('HINCRBY', job, 'r:sitemap_limit', over) end
-  local at, stamps = 15 + 2 * nested, {}
+  local at, stamps = 16 + 2 * nested, {}
   for i = at, at + 2 * stamped - 1, 2 do stamps[tonumber(ARGV[i])] = ARGV[i + 1] end
   local admitted
   admitted, total = admit(at + 2 * stamped, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), '1', parent,

@@ -12,7 +12,7 @@
 --# include job.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
-local h = redis.call('HMGET', job, 'state', 'gone', 'seq', 'format')
+local h = redis.call('HMGET', job, 'state', 'gone', 'seq', 'format', 'rest_until')
 local state = h[1]
 if h[2] then return {'gone', tonumber(h[2])} end
 if not state then return {'none'} end
@@ -20,7 +20,8 @@ if state == 'cancelling' or terminal(state) then return {'wrong', state} end
 if state ~= 'paused' then return {'done', state} end
 if newer(h[4]) then return {'newer', state} end
 --# include when_full.lua
--- rest_until stays: the hosts that are to be left alone are so still.
+-- Hosts that are to be left alone are so still; what is over is not what the job waits for.
+if h[5] and now >= tonumber(h[5]) then redis.call('HDEL', job, 'rest_until', 'rest_for') end
 redis.call('HDEL', job, 'paused_until', 'error', 'day_until')
 redis.call('HSET', job, 'state', 'queued', 'resumed', int(now))
 redis.call('SREM', root .. ':paused', id)

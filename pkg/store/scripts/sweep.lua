@@ -109,7 +109,9 @@ local function heal()
   local next
   local function by(at) if at and (not next or at < next) then next = at end end
   by(h[4] and tonumber(h[4]))
-  if h[6] and now < tonumber(h[6]) then by(tonumber(h[6])) end
+  if h[6] then
+    if now < tonumber(h[6]) then by(tonumber(h[6])) else redis.call('HDEL', job, 'rest_until', 'rest_for') end
+  end
   if h[8] then
     if now < tonumber(h[8]) then by(tonumber(h[8])) else redis.call('HDEL', job, 'day_until') end
   end

@@ -31,6 +31,7 @@ local MAX_PAUSE = 604800000 -- ms (7 days) after which a paused job ends: none m
 -- running, paused, flying and due, the names of the states, and of a job's hash state, gone, seq,
 -- started, deadline, time_left, rings, ring_at, rung and cancel_wanted.
 local FORMAT = 1
+local COLLECTION_FORMAT = 1 -- as in define.lua
 
 local function newer(format) return format and tonumber(format) > FORMAT end
 
@@ -162,8 +163,8 @@ local function recrawled()
     'retry_of')
   if not h[1] or h[5] or h[6] or h[10] or h[11] or tonumber(h[7]) ~= tonumber(h[8] or 0) + tonumber(h[9] or 0) then return end
   local c = root .. ':c:' .. h[1]
-  local of = redis.call('HMGET', c, 'form', 'data')
-  local d = of[1] == h[2] and root .. ':d:' .. of[2]
+  local of = redis.call('HMGET', c, 'form', 'data', 'format')
+  local d = of[1] == h[2] and tonumber(of[3] or 1) <= COLLECTION_FORMAT and root .. ':d:' .. of[2]
   local series = d and redis.call('HGET', d .. ':series', h[3])
   if not series then return end
   local last = redis.call('HGET', d .. ':since', series)
