@@ -34,7 +34,8 @@ const (
 	maxRetries = 1
 	// maxRedirects is how often a Cluster is asked again where a slot is, or because its master
 	// does not answer: once for a slot that has moved, and twice for a master that is replaced
-	// meanwhile. A master that hangs so costs a call three timeouts, less than a lease.
+	// meanwhile. A master that hangs so costs a call up to four timeouts, which is a lease: who holds
+	// one is then late for its renewal, as with any outage that is as long.
 	maxRedirects = 3
 	// poolSize holds the slices of one worker and the requests of one API
 	// without making a busy moment dial.

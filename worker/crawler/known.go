@@ -34,8 +34,6 @@ type knownLinks struct {
 	dials  func() uint64
 	dialed uint64    // as of the last call
 	heard  time.Time // when the last call that succeeded was over
-	// doubts counts how often a failed call or a new connection was a reason to forget.
-	doubts int
 }
 
 type wholeLinks struct {
@@ -76,26 +74,22 @@ func (m *knownLinks) restore() {
 		w.page.Links = w.links
 	}
 	m.whole = nil
-	m.doubts++
 	m.clear()
 }
 
 // clear forgets all links.
 func (m *knownLinks) clear() { clear(m.known) }
 
-// spoke notes a call that succeeded, and forgets when the store may have gone back before it.
-func (m *knownLinks) spoke(begun, ended time.Time) {
+// spoke notes a call that has succeeded by now, and forgets when the store may have gone back before it.
+func (m *knownLinks) spoke(now time.Time) {
 	dialed := m.dialed
 	if m.dials != nil {
 		dialed = m.dials()
 	}
-	if dialed != m.dialed {
-		m.doubts++
-	}
-	if dialed != m.dialed || begun.Sub(m.heard) > silence {
+	if dialed != m.dialed || now.Sub(m.heard) > silence {
 		m.clear()
 	}
-	m.dialed, m.heard = dialed, ended
+	m.dialed, m.heard = dialed, now
 	m.whole = nil
 }
 

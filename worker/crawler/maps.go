@@ -167,6 +167,7 @@ func (v *mapVisit) take(e sitemap.Entry) bool {
 func (v *mapVisit) flush() bool {
 	part := store.MapCommit{
 		Item: v.page.item, Outcome: store.MapPart, Part: int(v.t.parts.Add(1)), Links: v.commit.Links,
+		After: v.commit.After,
 	}
 	v.commit.Links = nil
 	clear(v.inPart)
@@ -177,6 +178,7 @@ func (v *mapVisit) flush() bool {
 			v.ended = errTaken
 		}
 		v.full = a.Full
+		v.commit.After = part.Part
 	case <-v.t.fetches.Done():
 		v.ended = v.t.fetches.Err()
 	}
@@ -288,6 +290,9 @@ func (t *turn) heard(sent []store.MapCommit, got []store.MapCommitted) {
 			}
 		}
 		if c.Outcome != store.MapPart {
+			if a.Verdict == store.Stale && c.After != 0 && !t.lost {
+				t.returns = append(t.returns, store.Return{Item: c.Item}) // parts of it are lost: it is read again
+			}
 			continue
 		}
 		if p := t.held[idOf(c.Item)]; p != nil {

@@ -28,6 +28,7 @@ type desk struct {
 	pressure func() float64
 	rests    func(time.Duration, string) // told by EndWaiting
 	fails    func(store.Exchange) error
+	paused   func() bool
 }
 
 func (d *desk) Begin(_ context.Context, r crawl.Ring) (*store.Slice, []crawl.Ring, error) {
@@ -38,7 +39,14 @@ func (d *desk) Renew(context.Context, *store.Slice, ...store.HostSlots) (store.R
 	if d.renew != nil {
 		d.renew()
 	}
-	return store.Renewed{State: crawl.Running}, nil
+	return store.Renewed{State: d.state()}, nil
+}
+
+func (d *desk) state() crawl.State {
+	if d.paused != nil && d.paused() {
+		return crawl.Paused
+	}
+	return crawl.Running
 }
 
 func (d *desk) Exchange(_ context.Context, _ *store.Slice, x store.Exchange) (store.Exchanged, error) {
@@ -52,7 +60,7 @@ func (d *desk) Exchange(_ context.Context, _ *store.Slice, x store.Exchange) (st
 		out.Committed = append(out.Committed, store.Committed{Verdict: store.Done})
 	}
 	if x.Lease > 0 {
-		out.State = crawl.Running
+		out.State = d.state()
 	}
 	return out, nil
 }
@@ -128,7 +136,10 @@ func (d *desk) LearnRobots(_ context.Context, _ crawl.URL, _, _ string, f store.
 }
 
 // serve has a slice served to its end.
-func (d *desk) serve(t *testing.T, f crawler.Fetcher) {
+func (d *desk) serve(t *testing.T, f crawler.Fetcher) { t.Helper(); serveOn(t, d, d, f) }
+
+// serveOn is serve by another store than the desk itself.
+func serveOn(t *testing.T, d *desk, st crawler.Store, f crawler.Fetcher) {
 	t.Helper()
 	sources, err := crawl.ParseSources("*")
 	if err != nil {
@@ -140,7 +151,7 @@ func (d *desk) serve(t *testing.T, f crawler.Fetcher) {
 		Retention: time.Hour,
 	}
 	c := crawler.New(crawler.Options{
-		Store: d, Doorbell: d, Fetcher: f, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Store: st, Doorbell: d, Fetcher: f, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Sources: sources, Concurrency: 8, HostConcurrency: 8,
 	})
 	job := crawl.JobRef{Tenant: "t", ID: crawl.NewJobID("t", "")}

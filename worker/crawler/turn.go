@@ -60,9 +60,6 @@ type page struct {
 	// answers is where the visit of a sitemap hears what became of a part: there is one
 	// on its way at a time, so that a large one neither fills memory nor the pipeline.
 	answers chan store.MapCommitted
-	// parts: some of a sitemap was sent; doubts is that of known when it was leased.
-	parts  bool
-	doubts int
 }
 
 // result is what became of a page: a commit, or nothing to count.
@@ -199,7 +196,10 @@ func (t *turn) run(ctx context.Context) error {
 		case <-drain:
 			drain = nil
 			t.endFor(endedDraining)
+			first := !t.winding
 			t.windDown(true)
+			// Another worker takes its place now, and not when the slowest page has ended.
+			t.retire = t.retire || first && len(t.held) > 0
 		case <-drop:
 			drop = nil
 			t.windDown(true)
@@ -344,7 +344,13 @@ func (t *turn) heed(p pulse) {
 		}
 	case p.state == crawl.Paused || p.state == crawl.Queued: // resumed, and it waits at the run gate
 		t.endFor(endedPaused)
+		first := !t.winding
 		t.windDown(true)
+		if first && len(t.held) > 0 {
+			// As in giveWay: once the job is resumed another takes its place at once.
+			t.retire = true
+			t.c.free(t.sl.Job)
+		}
 	case p.state != "":
 		t.endFor(endOf(p.state))
 		t.windDown(true)
@@ -407,6 +413,7 @@ func (t *turn) wanted() int {
 	t.roomFreed = nil
 	if n == 0 {
 		t.roomFreed = freed
+		t.slowUntil = time.Time{} // nothing was leased: its place in the line for room is not to be passed on
 	}
 	return n
 }
@@ -417,12 +424,10 @@ func (t *turn) settle(x *store.Exchange) {
 	for _, r := range t.done {
 		switch {
 		case r.part():
-			r.page.parts = true
 			if !t.lost {
 				x.Maps = append(x.Maps, *r.sitemap)
 			}
-		case r.back || t.lost || r.again && t.winding || r.page.parts && t.known.doubts != r.page.doubts:
-			// The last: what the store took of a sitemap may be gone from it, so that it is read again.
+		case r.back || t.lost || r.again && t.winding:
 			t.c.pending.free(r.weight)
 			t.giveBack(r.page, r.wait)
 			if r.slow > 0 {
@@ -494,7 +499,7 @@ func (t *turn) exchange(x store.Exchange) error {
 		out, err = t.c.o.Store.Exchange(t.io, t.sl, x)
 		if err == nil {
 			t.c.o.Metrics.since(t.c.o.Metrics.exchange, begun)
-			t.known.spoke(begun, time.Now())
+			t.known.spoke(time.Now())
 			break
 		}
 		t.known.restore()
@@ -599,7 +604,7 @@ func (t *turn) takeIn(x *store.Exchange, out *store.Exchanged) {
 
 // admit takes a leased item in.
 func (t *turn) admit(it crawl.Item, now time.Time) {
-	p := &page{item: it, since: now, doubts: t.known.doubts}
+	p := &page{item: it, since: now}
 	if it.Kind == crawl.ItemSitemap {
 		p.answers = make(chan store.MapCommitted, 1)
 	}
