@@ -15,7 +15,8 @@ const pauseWait = 4 * time.Second
 // controlRoutes are those that stop a job for a while, have it go on, and try again what failed.
 func (s *Server) controlRoutes() {
 	register(s, operation("pause-job", http.MethodPost, "/v1/jobs/{id}/pause",
-		"Pause a job; waits up to 4 s for the pages in flight, which go on to their end and are counted", http.StatusOK,
+		"Pause a job; waits up to 4 s for the pages in flight, which go on to their end and are counted. "+
+			"After seven days a paused job ends as by its time_limit", http.StatusOK,
 		crawl.CodeNotFound, crawl.CodeWrongState, crawl.CodeExpired), s.pause)
 	register(s, operation("resume-job", http.MethodPost, "/v1/jobs/{id}/resume",
 		"Have a paused job go on where it stood", http.StatusOK,

@@ -223,6 +223,17 @@ func (e *eventStream) run(ctx context.Context, j *crawl.Job) error {
 	ctx, cancel := context.WithTimeout(ctx, eventsMost)
 	defer cancel()
 	e.out = e.s.newSink(e.x)
+	over, rc := make(chan struct{}), http.NewResponseController(e.x.c.Writer)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-e.s.streams.closing: // who does not read must not hold up the end
+			_ = rc.SetWriteDeadline(time.Now().Add(time.Second))
+			cancel()
+		case <-over:
+		}
+	})
+	defer func() { close(over); watch.Wait() }()
 	_, _ = fmt.Fprintf(e.out.w, "retry: %d\n\n", eventsRetry.Milliseconds())
 	if err := e.flush(); err != nil {
 		return err
@@ -231,7 +242,15 @@ func (e *eventStream) run(ctx context.Context, j *crawl.Job) error {
 	defer tick.Stop()
 	for {
 		over, err := e.look(ctx, j)
-		if over || err != nil && crawl.CodeOf(err) != crawl.CodeUnavailable {
+		switch code := crawl.CodeOf(err); {
+		case over:
+			return err
+		case ctx.Err() != nil:
+			return nil
+		case err == nil || code == crawl.CodeUnavailable:
+		case code == crawl.CodeNotFound || code == crawl.CodeExpired:
+			return e.gone(err)
+		default:
 			return err
 		}
 		if time.Since(e.sent) >= eventsQuiet {
@@ -242,9 +261,11 @@ func (e *eventStream) run(ctx context.Context, j *crawl.Job) error {
 		}
 		select {
 		case <-tick.C:
-		case <-e.s.streams.closing:
-			return nil
 		case <-ctx.Done():
+			return nil
+		}
+		//nolint:contextcheck // it has that of the exchange
+		if crawl.CodeOf(e.s.authenticate(e.x)) == crawl.CodeUnauthenticated { // revoked, or suspended
 			return nil
 		}
 		next, err := e.s.jobs.Job(ctx, e.job)
@@ -262,11 +283,15 @@ func (e *eventStream) run(ctx context.Context, j *crawl.Job) error {
 // look sends what is new of a job that was read before: first what it has recorded, then its
 // status, so that whoever hears of the end has had all.
 func (e *eventStream) look(ctx context.Context, j *crawl.Job) (over bool, err error) {
-	if err := e.records(ctx); err != nil {
-		return false, err
+	if j.Records > e.at.records { // of nothing new the store would be asked 500 numbers, each second
+		if err := e.records(ctx); err != nil {
+			return false, err
+		}
 	}
-	if err := e.failures(ctx); err != nil {
-		return false, err
+	if j.Failed > e.at.errors {
+		if err := e.failures(ctx); err != nil {
+			return false, err
+		}
 	}
 	st := statusOf(j)
 	text, err := json.Marshal(&st)
@@ -359,6 +384,11 @@ func (e *eventStream) write(event string, data []byte) {
 }
 
 func (e *eventStream) flush() error {
+	select {
+	case <-e.s.streams.closing: // no longer deadline any more
+		return context.Canceled
+	default:
+	}
 	e.sent = time.Now()
 	return e.out.flush()
 }

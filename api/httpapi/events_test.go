@@ -173,6 +173,32 @@ func TestEventsEnd(t *testing.T) {
 			}
 		})
 	})
+	t.Run("key revoked", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			ref := eventJob(b, crawl.Running, 0, 0)
+			begin := time.Now()
+			time.AfterFunc(90*time.Second, func() { b.server.keys = keyring{} }) // no call of the store is under way then
+			b.call("GET", "/v1/jobs/"+ref.ID+"/events", "")
+			if took := time.Since(begin); took < 90*time.Second || took > 100*time.Second {
+				t.Errorf("a stream whose key ended after 90 s lasted %v", took)
+			}
+		})
+	})
+	t.Run("quiet", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			ref := eventJob(b, crawl.Running, 3, 0)
+			asked := 0
+			b.page = func(int64) error { asked++; return nil }
+			b.call("GET", "/v1/jobs/"+ref.ID+"/events", "")
+			if asked != 1 {
+				t.Errorf("records were asked for %d times in %v without a new one", asked, eventsMost)
+			}
+		})
+	})
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)

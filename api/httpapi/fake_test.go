@@ -136,6 +136,8 @@ func (f *fakeJobs) Job(ctx context.Context, ref crawl.JobRef) (crawl.Job, error)
 		f.read(ref, &j)
 		f.jobs[ref] = j
 	}
+	j.Records = max(j.Records, int64(len(f.records[ref])))
+	j.Failed = max(j.Failed, int64(len(f.failures[ref])))
 	return j, nil
 }
 

@@ -27,7 +27,7 @@ type retryInput struct {
 	ID     string `path:"id" doc:"Identity of the ended job."`
 	Cursor string `query:"cursor" doc:"The retry_next_cursor of the call before, or a next_cursor of /errors: tries what failed behind it. Default: from the first."`
 	// Key is read from the request itself: huma shows the first of two.
-	Key string `header:"Idempotency-Key" doc:"Names the new job, as that of a submission does: the same key with the same job and cursor answers the same new job, with anything else 409. 1 to 255 visible ASCII characters after trimming, case-sensitive, given once. Without it each call is a new job." maxLength:"255" pattern:"^[!-~]+$"`
+	Key string `header:"Idempotency-Key" doc:"Names the new job, as that of a submission does: the same key with the same job and cursor answers the same new job, with anything else 409, as long as the old job is kept. 1 to 255 visible ASCII characters after trimming, case-sensitive, given once. Without it each call is a new job." maxLength:"255" pattern:"^[!-~]+$"`
 }
 
 type retryOutput struct {

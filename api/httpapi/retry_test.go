@@ -159,7 +159,7 @@ func TestRetryOfASite(t *testing.T) {
 		"urls": []any{"https://site.test/x", "https://other.test/"}, "formats": []any{"text"}, "list_pages": []any{"/list/*"},
 		"fields": got.Spec["fields"], "collection": map[string]any{"name": "pages", "key": "source_url"},
 		"headers": map[string]any{"Authorization": "***"}, "tags": []any{"nightly"}, "time_limit": "2h0m0s", "retention": "72h0m0s",
-		"concurrency": 3.0, "delay": "500ms",
+		"concurrency": 3.0, "delay": "500ms", "scope": "any", // of the old job: where a redirect may lead
 		"webhook": map[string]any{
 			"url": "https://hook.test/x", "secret": "***",
 			"events": []any{"job.completed", "job.completed_with_errors", "job.failed", "job.cancelled"},

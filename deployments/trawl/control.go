@@ -75,7 +75,8 @@ type pauseCommand struct{ jobsToChange }
 
 // Help returns an example for the help of the command.
 func (*pauseCommand) Help() string {
-	return "No more pages are begun; those in progress are fetched to their end and counted. \"trawl resume\" goes on.\n\n" +
+	return "No more pages are begun; those in progress are fetched to their end and counted. \"trawl resume\" goes on. " +
+		"A job that is paused for seven days ends, as by its time limit.\n\n" +
 		"Example:\n\n    trawl pause JOB"
 }
 
@@ -142,7 +143,11 @@ func (c *retryCommand) Run(ctx context.Context, s *session) error {
 		return srv.RetryFailed(ctx, c.ID, c.Cursor, client.IdempotencyKey(key))
 	})
 	if err != nil {
-		return unsubmitted(s, s.callOf(srv, c.ID), key, err)
+		again := "call again: " + s.self + " retry " + c.ID
+		if c.Cursor != "" {
+			again += " --cursor " + c.Cursor
+		}
+		return unsubmitted(s, s.callOf(srv, c.ID), again, key, err)
 	}
 	if job.Replayed {
 		s.sayf("This --idempotency-key has a job already, %s.", job.ID)

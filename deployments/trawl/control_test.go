@@ -62,7 +62,7 @@ func TestRetryGoesOn(t *testing.T) {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	code, _, stderr = runHere(t, []string{"TRAWL_URL=http://127.0.0.1:1", "TRAWL_KEY=" + testKey}, "retry", "j1", "--idempotency-key", "k")
-	if code != exitFailed || !strings.Contains(stderr, "The job may be there: `trawl list`, or submit again with --idempotency-key k.") {
+	if code != exitFailed || !strings.Contains(stderr, "The job may be there: `trawl list`, or call again: trawl retry ") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }

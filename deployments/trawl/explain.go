@@ -88,7 +88,8 @@ func (c call) refusal(e *client.Error) string {
 		return "The --idempotency-key was used before, for the job " + e.JobID +
 			" with another input. Take a new key, or give the same input."
 	case client.CodeJobNotTerminal:
-		return "The job " + c.job + " has not ended yet: wait with `" + c.self + " status --wait " + c.job + "`."
+		return "The job " + c.job + " has not ended yet: wait with `" + c.self + " status --wait " + c.job +
+			"` (it goes on only after `" + c.self + " resume` where it is paused), or end it with `" + c.self + " cancel " + c.job + "`."
 	case client.CodeWrongState:
 		return e.Detail
 	case client.CodeInvalid:

@@ -63,7 +63,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			"not ended", at, fields(client.CodeJobNotTerminal), "The job j1 has not ended yet: wait with " +
-				"`trawl status --wait j1`.",
+				"`trawl status --wait j1` (it goes on only after `trawl resume` where it is paused), or end it with `trawl cancel j1`.",
 		},
 		{"invalid", at, fields(client.CodeInvalid), "This is not accepted: It is wrong."},
 		{

@@ -67,7 +67,7 @@ func (c *crawlCommand) crawl(ctx context.Context, s *session, srv *server, spec 
 	key := cmp.Or(valueOf(c.Key), rand.Text()) // known here, to come back to a job whose answer is lost
 	job, err := submit(ctx, s, srv, spec, key)
 	if err != nil {
-		return unsubmitted(s, at, key, err)
+		return unsubmitted(s, at, "submit again with", key, err)
 	}
 	at.job = job.ID
 	r := &run{s: s, srv: srv, at: at, show: show, out: c.open(s, show.writer), columns: c.columns(), follows: !c.NoFollow}

@@ -357,7 +357,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 	if code := p.Wait(within); code != exitInterrupted {
 		t.Errorf("exit code %d, want 130", code)
 	}
-	p.WaitFor(within, `The job goes on`)
+	p.WaitFor(within, `The job is as it was`)
 	now, err := c.Job(t.Context(), job.ID)
 	if err != nil || now.State.Terminal() || now.State == client.Cancelling {
 		t.Errorf("the job is %v, %v", now, err)

@@ -41,7 +41,7 @@ func (c *statusCommand) Run(ctx context.Context, s *session) error {
 	job, err := c.read(ctx, s, srv)
 	if err != nil {
 		if c.Wait && s.interrupted() {
-			s.sayf("The job goes on; `%s status --wait %s` comes back to it.", s.self, c.ID)
+			s.sayf("The job is as it was; `%s status --wait %s` comes back to it.", s.self, c.ID)
 		}
 		return at.explain(err)
 	}

@@ -41,13 +41,14 @@ func awaited[T any](ctx context.Context, s *session, call func(context.Context) 
 }
 
 // unsubmitted words why a submission failed. Where that was no refusal the server may have
-// taken it, and only its answer was lost: who is not told leaves a job behind.
-func unsubmitted(s *session, at call, key string, err error) error {
+// taken it, and only its answer was lost: who is not told leaves a job behind. again is how the same
+// is submitted once more, to which the key belongs.
+func unsubmitted(s *session, at call, again, key string, err error) error {
 	said := at.explain(err)
 	if _, refused := errors.AsType[*client.Error](err); refused || at.url == "" {
 		return said
 	}
-	hint := "The job may be there: `" + s.self + " list`, or submit again with --idempotency-key " + key + "."
+	hint := "The job may be there: `" + s.self + " list`, or " + again + " --idempotency-key " + key + "."
 	if s.interrupted() {
 		s.sayf("Left before the server answered. %s", hint)
 		return said

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // JobEventKind says what a [JobEvent] tells of.
@@ -69,6 +70,7 @@ func (c *Client) Events(ctx context.Context, id string, options ...EventsOption)
 	return func(yield func(JobEvent, error) bool) {
 		last := of.last
 		for try := 1; ; try++ {
+			begin := time.Now()
 			body, err := c.openEvents(ctx, id, last, of.only)
 			if err != nil {
 				yield(JobEvent{}, err)
@@ -78,6 +80,9 @@ func (c *Client) Events(ctx context.Context, id string, options ...EventsOption)
 				last, try = e.ID, 0
 				return yield(*e, nil) && e.Kind != JobEnded && e.Kind != JobRemoved
 			})
+			if time.Since(begin) >= tryTimeout {
+				try = 0 // the job was followed, and there was nothing to tell: the service ends a stream after a while
+			}
 			switch {
 			case over:
 				return

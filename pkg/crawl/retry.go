@@ -28,6 +28,10 @@ func Retry(old *Plan, urls, tags []string, l Limits, src Sources) (Spec, Plan, [
 	// Both are refused of a list of URLs, where the one would say nothing of links and the other
 	// would go to each origin that is named.
 	plan.ListPages, s.ListPages = old.ListPages, old.ListPages
+	if len(old.Seeds) > 0 { // of a site crawl, or of a retry of one: where a redirect may lead
+		plan.Scope, plan.Seeds, plan.Include, plan.Exclude = old.Scope, old.Seeds, old.Include, old.Exclude
+		s.Scope, s.Include, s.Exclude = old.Scope, old.Include, old.Exclude
+	}
 	if origins := origins(inputs, old.HeaderOrigins); len(origins) > 0 {
 		c := checked{}
 		if c.checkHeaders(old.Headers); len(c.faults) > 0 {

@@ -76,13 +76,13 @@ func TestRetryDecidesAboutEachField(t *testing.T) {
 		t.Fatal(inputs, err)
 	}
 	kept := []string{
+		"Seeds", "Scope", "Include", "Exclude", // of a site crawl: where a redirect may lead
 		"Concurrency", "Delay", "TimeLimit", "Retention", "IgnoreRobots", "Headers", "UserAgent", "DropParams", "SortParams",
 		"Formats", "MainContent", "Fields", "Items", "ListPages", "Collection", "Webhook",
 	}
 	decided := map[string]any{
 		// Those of a list of URLs.
-		"Site": false, "Seeds": []string(nil), "MaxPages": int64(2), "MaxDepth": 0, "Scope": ScopeAny,
-		"Include": []string(nil), "Exclude": []string(nil), "Sitemap": SitemapSkip,
+		"Site": false, "MaxPages": int64(2), "MaxDepth": 0, "Sitemap": SitemapSkip,
 		// Today's.
 		"Sources": src.Strings(), "HostConcurrency": 1, "MaxBytes": int64(10), "MaxKeptBytes": int64(20), "MaxItems": int64(30),
 		// Its own.
@@ -204,5 +204,37 @@ func TestRetryOutsideSources(t *testing.T) {
 	l.MaxURLs = 1
 	if _, _, _, err = Retry(&Plan{}, []string{"https://a.test/", "https://b.test/"}, nil, l, sourcesOf(t, "*")); CodeOf(err) != CodeInvalid {
 		t.Errorf("more than a list may have: %v", err)
+	}
+}
+
+// Another try of a site crawl follows redirects where the crawl would have, and nowhere else.
+func TestRetryBoundsRedirects(t *testing.T) {
+	t.Parallel()
+	old := planned(t, `{"seed_url":"https://a.test/docs/","scope":"prefix","exclude":["/docs/logout**"]}`)
+	_, plan, _, err := Retry(old, []string{"https://a.test/docs/x"}, nil, wide(), sourcesOf(t, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := plan
+	_, plan, _, err = Retry(&again, []string{"https://a.test/docs/x"}, nil, wide(), sourcesOf(t, "*")) // a retry of a retry
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*Plan{&again, &plan} {
+		rules, err := p.Rules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for target, want := range map[string]Reason{
+			"https://a.test/docs/y": "", "https://a.test/other": RefusedOutOfScope, "https://a.test/docs/logout?all=1": RefusedExcluded,
+		} {
+			u, err := ParseURL(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := rules.Check(u, 0); got != want || p.Site {
+				t.Errorf("a redirect to %s: %q, want %q; it follows links: %v", target, got, want, p.Site)
+			}
+		}
 	}
 }
