@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// sleeper is a process that is healthy once its shell has written a file.
+// sleeper is a process that is healthy once its shell has written a file. What the shell calls is where every
+// system has it; PATH may name Go alone.
 func sleeper(t *testing.T, script string, lost func(*process, *os.ProcessState)) *process {
 	t.Helper()
 	dir := t.TempDir()
@@ -18,7 +19,7 @@ func sleeper(t *testing.T, script string, lost func(*process, *os.ProcessState))
 		lost = func(p *process, s *os.ProcessState) { t.Errorf("%s ended by itself: %v", p.name, s) }
 	}
 	p := &process{
-		name: "sleeper", path: "/bin/sh", args: []string{"-c", script}, env: environment(), log: filepath.Join(dir, "log"), lost: lost,
+		name: "sleeper", path: "/bin/sh", args: []string{"-c", "PATH=/usr/bin:/bin; " + script}, env: environment(), log: filepath.Join(dir, "log"), lost: lost,
 		healthy: func(context.Context) error {
 			_, err := os.Stat(filepath.Join(dir, "up"))
 			return err
