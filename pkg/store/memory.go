@@ -97,18 +97,20 @@ func full(share float64) *crawl.Fault {
 // replay answers a submission that was refused for lack of memory from the job that its key
 // stored before, if there is one: that takes no memory. It costs nothing of the tenant's quota.
 // Otherwise the answer is the refusal.
-func (s *Store) replay(ctx context.Context, n *NewJob, refusal error) (Created, error) {
+// nonce is that of this submission, which may have been stored all the same before its answer was
+// lost and the client sent it again; empty where it was not sent.
+func (s *Store) replay(ctx context.Context, n *NewJob, nonce string, refusal error) (Created, error) {
 	if n.IdempotencyKey == "" || crawl.CodeOf(refusal) != crawl.CodeOverloaded {
 		return Created{}, refusal
 	}
 	p := s.rdb.Pipeline()
 	entry := p.HMGet(ctx, idemKey(n.Job.Tenant, n.IdempotencyKey), "job", "digest")
-	own := p.HGet(ctx, jobKey(n.Job), "digest") // where the key itself is forgotten
+	own := p.HMGet(ctx, jobKey(n.Job), "digest", "nonce") // where the key itself is forgotten
 	s.trips.Add(1)
 	if _, err := p.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return Created{}, refusal
 	}
-	first, digest := n.Job, own.Val()
+	first, digest := n.Job, str(own.Val()[0])
 	if id := str(entry.Val()[0]); id != "" {
 		first.ID, digest = id, str(entry.Val()[1])
 	}
@@ -122,7 +124,8 @@ func (s *Store) replay(ctx context.Context, n *NewJob, refusal error) (Created, 
 			}
 		}
 		job, err := s.Job(ctx, first)
-		return Created{Job: job, Replayed: err == nil}, err
+		mine := nonce != "" && str(own.Val()[1]) == nonce // its ring is lost with the answer, and made by the sweep
+		return Created{Job: job, Replayed: err == nil && !mine}, err
 	default:
 		return Created{}, keyReused(first.ID)
 	}

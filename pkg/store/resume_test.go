@@ -180,3 +180,19 @@ func TestCollectionFormatStandsOnce(t *testing.T) {
 		t.Errorf("it is %v", all)
 	}
 }
+
+// A submission that was stored, whose answer was lost, and that a full Redis then refuses, is not
+// a replay of another: it is the first.
+func TestOwnSubmissionIsNoReplay(t *testing.T) {
+	onEach(t, func(t *testing.T, f *fixture) {
+		n := f.job(t, "kept", 2)
+		f.create(t, n)
+		nonce := f.rdb.HGet(t.Context(), jobKey(n.Job), "nonce").Val()
+		for sent, want := range map[string]bool{nonce: false, "another": true, "": true} {
+			c, err := f.replay(t.Context(), &n, sent, full(1))
+			if err != nil || c.Job.ID != n.Job.ID || c.Replayed != want {
+				t.Errorf("sent as %q: %v, replayed %v, want %v", sent, err, c.Replayed, want)
+			}
+		}
+	})
+}

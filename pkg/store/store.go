@@ -84,7 +84,7 @@ func parallelism(concurrency int) int { return min(16, max(1, (concurrency+3)/4)
 // answered all the same, and costs nothing.
 func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	if err := s.admit(ctx, n.Job.Tenant); err != nil {
-		return s.replay(ctx, &n, err)
+		return s.replay(ctx, &n, "", err)
 	}
 	plan, err := json.Marshal(n.Plan)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	// did not would have to be told as a failure.
 	status := &call{script: statusScript, keys: c.keys[:2], args: []any{n.Job.ID}}
 	if err := s.createFor(ctx, n.Job.Tenant, c, status); err != nil {
-		return s.replay(ctx, &n, err)
+		return s.replay(ctx, &n, string(nonce[:]), err)
 	}
 	a := array(c.cmd)
 	first := crawl.JobRef{Tenant: n.Job.Tenant, ID: str(a[1])}

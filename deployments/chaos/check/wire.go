@@ -69,6 +69,7 @@ func (l *Load) do(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	req.GetBody = nil // or net/http sends what has an Idempotency-Key again by itself, and a first answer is a replay
 	req.Header.Set("Authorization", "Bearer "+l.o.Key[c.tenant])
 	if c.body != nil {
 		req.Header.Set("Content-Type", "application/json")
