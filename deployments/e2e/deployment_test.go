@@ -25,7 +25,7 @@ import (
 
 // atOnce is how many tests run at a time, where nobody says otherwise: on two cores the default
 // would be two, and most of a test here is waiting for leases, graces and delays to pass.
-const atOnce = 4
+const atOnce = 8
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// ready bounds the start of a program, which may have to be built first with
-	// the race detector while other packages use both cores.
+	// ready bounds the start of a program, which may have to be built first while other
+	// packages use both cores.
 	ready = 4 * time.Minute
 	// long bounds what takes seconds on an idle machine.
 	long = 2 * time.Minute

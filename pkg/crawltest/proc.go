@@ -19,7 +19,8 @@ import (
 var binaries sync.Map // import path → func() (string, error)
 
 // Build builds a main package, once for all tests of the binary, and returns
-// the path of the program. It has the race detector when the tests have it.
+// the path of the program. It is as it is shipped, without cgo and the race detector: what runs in it
+// the tests of its packages run with that detector.
 func Build(t testing.TB, pkg string) string {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // the program outlives the test that was first
@@ -37,11 +38,9 @@ func build(ctx context.Context, pkg string) (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, path.Base(pkg))
-	args := []string{"build", "-o", bin}
-	if raceEnabled {
-		args = append(args, "-race")
-	}
-	out, err := exec.CommandContext(ctx, "go", append(args, pkg)...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
