@@ -132,7 +132,7 @@ func (l *Load) submit(ctx context.Context, j *job) {
 		l.violate(j, "a submission without a job", "%v, %s", err, a)
 		return
 	}
-	if a.replayed && first && tries == 1 {
+	if a.replayed && first && tries == 1 && !a.again {
 		l.violate(j, "a new key is replayed", "the first submission of key %s is answered as a replay", j.key)
 	}
 	if j.retryOf != nil && s.RetryOf != j.retryOf.name() {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"time"
@@ -43,6 +44,7 @@ type call struct {
 
 // answer is what came back, whole.
 type answer struct {
+	again      bool // net/http sent the request more than once
 	status     int
 	replayed   bool
 	retryAfter time.Duration
@@ -69,7 +71,9 @@ func (l *Load) do(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.GetBody = nil // or net/http sends what has an Idempotency-Key again by itself, and a first answer is a replay
+	// net/http sends what has an Idempotency-Key again by itself when its connection breaks.
+	sent := 0
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent++ }}))
 	req.Header.Set("Authorization", "Bearer "+l.o.Key[c.tenant])
 	if c.body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -88,7 +92,7 @@ func (l *Load) do(ctx context.Context, c *call) (*answer, error) {
 		l.outage(ctx)
 		return nil, err
 	}
-	a := &answer{status: res.StatusCode, body: body, replayed: res.Header.Get("Idempotent-Replayed") == "true"}
+	a := &answer{status: res.StatusCode, body: body, replayed: res.Header.Get("Idempotent-Replayed") == "true", again: sent > 1}
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		a.retryAfter = time.Duration(s) * time.Second
 	}
