@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"example.com/trawl/pkg/crawl"
@@ -72,8 +73,8 @@ func (l *Load) do(ctx context.Context, c *call) (*answer, error) {
 		return nil, err
 	}
 	// net/http sends what has an Idempotency-Key again by itself when its connection breaks.
-	sent := 0
-	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent++ }}))
+	var sent atomic.Int32
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Add(1) }}))
 	req.Header.Set("Authorization", "Bearer "+l.o.Key[c.tenant])
 	if c.body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -92,7 +93,7 @@ func (l *Load) do(ctx context.Context, c *call) (*answer, error) {
 		l.outage(ctx)
 		return nil, err
 	}
-	a := &answer{status: res.StatusCode, body: body, replayed: res.Header.Get("Idempotent-Replayed") == "true", again: sent > 1}
+	a := &answer{status: res.StatusCode, body: body, replayed: res.Header.Get("Idempotent-Replayed") == "true", again: sent.Load() > 1}
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
 		a.retryAfter = time.Duration(s) * time.Second
 	}
