@@ -56,7 +56,7 @@ func newRedis(dir, aclFile string, ports *ports) (*redisServer, error) {
 	_, port, _ := strings.Cut(r.address, ":")
 	args := []string{
 		"--port", port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no", "--logfile", "", "--save", "",
-		"--appendonly", "yes", "--appendfsync", "everysec", "--aof-timestamp-enabled", "yes", "--maxmemory-policy", "noeviction",
+		"--appendonly", "yes", "--appendfsync", "no", "--aof-timestamp-enabled", "yes", "--maxmemory-policy", "noeviction",
 	}
 	if r.acl {
 		users := filepath.Join(data, "users.acl")
