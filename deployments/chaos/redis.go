@@ -27,9 +27,8 @@ const (
 	userOperator = "operator"
 )
 
-// redisServer is a redis-server that keeps what it has when it is killed, as far as "appendfsync everysec" goes:
-// a killed process loses nothing that it had handed to the system, and it hands over before it answers unless the
-// disk is more than a second behind.
+// redisServer is a redis-server that keeps what it has when it is killed: without an fsync to wait for it hands each
+// change to the system before it answers, and a killed process loses nothing of that.
 type redisServer struct {
 	*process
 	address  string
@@ -56,7 +55,8 @@ func newRedis(dir, aclFile string, ports *ports) (*redisServer, error) {
 	_, port, _ := strings.Cut(r.address, ":")
 	args := []string{
 		"--port", port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no", "--logfile", "", "--save", "",
-		"--appendonly", "yes", "--appendfsync", "no", "--aof-timestamp-enabled", "yes", "--maxmemory-policy", "noeviction",
+		"--appendonly", "yes", "--appendfsync", "no", "--aof-timestamp-enabled", "yes",
+		"--auto-aof-rewrite-percentage", "0", "--maxmemory-policy", "noeviction",
 	}
 	if r.acl {
 		users := filepath.Join(data, "users.acl")
