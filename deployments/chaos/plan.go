@@ -218,6 +218,7 @@ type lane struct {
 func pushApart(faults []fault, most int) {
 	free := map[lane]time.Duration{}
 	var disturbed []time.Duration // when each of the workers last disturbed is well again
+	var last time.Duration        // when the last of them is disturbed
 	for i := range faults {
 		f := &faults[i]
 		t := traitOf(f.Kind)
@@ -227,11 +228,13 @@ func pushApart(faults []fault, most int) {
 		on := lane{t.class, f.Target}
 		f.At = max(f.At, free[on])
 		if t.class == ofWorker {
+			f.At = max(f.At, last) // behind the one that was moved before it: disturbed forgets who is well by then
 			disturbed = slices.DeleteFunc(disturbed, func(until time.Duration) bool { return until <= f.At })
 			if slices.Sort(disturbed); len(disturbed) >= most {
 				f.At = max(f.At, disturbed[len(disturbed)-most])
 			}
 			disturbed = append(disturbed, f.At+f.For+t.after)
+			last = f.At
 		}
 		free[on] = f.At + f.For + t.after
 	}
