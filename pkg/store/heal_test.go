@@ -166,7 +166,7 @@ func TestSlicesOfAJob(t *testing.T) {
 		f.create(t, n)
 		var slices []*Slice
 		first, rings, err := f.Begin(t.Context(), crawl.Ring{JobRef: n.Job})
-		if err != nil || first == nil || len(rings) != 3 {
+		if err != nil || first == nil || len(rings) != 2 {
 			t.Fatalf("first slice %v rings %v, %v", first, rings, err)
 		}
 		slices = append(slices, first)

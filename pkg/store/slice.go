@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -414,10 +415,8 @@ func acceptedArgs(head []any, plan *crawl.Plan, c *Commit) ([]any, error) {
 	if c.NoIndex {
 		outcome, content = "noindex", nil
 	}
-	admissible, refused, patterned := countLinks(a.Links)
 	args = append(args, outcome, a.Final[:], record.Bytes(), p.Bytes, strconv.Itoa(c.Item.Depth+1),
-		admissible, refused, patterned, a.Digest, content, flag(a.ListPage), len(a.Items), len(a.Upserts),
-		flag(a.NotModified), visitArg(plan, c))
+		countsArg(a), a.Digest, content, visitArg(plan, c))
 	for _, item := range a.Items {
 		args = append(args, []byte(item))
 	}
@@ -426,6 +425,16 @@ func acceptedArgs(head []any, plan *crawl.Plan, c *Commit) ([]any, error) {
 		return nil, err
 	}
 	return appendLinks(args, a.Links, a.BadLinks), nil
+}
+
+// countsArg encodes what a page has as commit.lua reads it. None of it is more than [MaxLinks].
+func countsArg(a *Accepted) []byte {
+	admissible, refused, patterned := countLinks(a.Links)
+	b := make([]byte, 0, 12)
+	for _, n := range []int{admissible, refused, patterned, len(a.Items), len(a.Upserts)} {
+		b = binary.BigEndian.AppendUint16(b, uint16(n))
+	}
+	return append(b, byte(flag(a.ListPage)), byte(flag(a.NotModified)))
 }
 
 // checkItems refuses what would make a record that nobody can read.
@@ -464,22 +473,32 @@ func countLinks(links []crawl.Link) (admissible, refused, patterned int) {
 
 // appendLinks encodes links as links.lua reads them.
 func appendLinks(args []any, links []crawl.Link, bad map[crawl.Reason]int) []any {
+	size, n := 0, 0
 	for i := range links {
 		if l := &links[i]; l.Refused == "" {
 			args = append(args, l.Key[:])
+			size += 2 + len(l.URL.String())
+			n++
+		}
+	}
+	urls := make([]byte, 0, size)
+	for i := range links {
+		if l := &links[i]; l.Refused == "" {
+			urls = binary.BigEndian.AppendUint16(urls, uint16(len(l.URL.String())))
 		}
 	}
 	for i := range links {
 		if l := &links[i]; l.Refused == "" {
-			args = append(args, l.URL.String())
+			urls = append(urls, l.URL.String()...)
 		}
 	}
+	args = append(args, urls)
 	for i := range links {
 		if l := &links[i]; l.Refused != "" {
 			args = append(args, l.Key[:], string(l.Refused), l.URL.String())
 		}
 	}
-	n := 0
+	n = 0
 	for i := range links {
 		if l := &links[i]; l.Refused == "" {
 			if n++; l.Pattern != "" {

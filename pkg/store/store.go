@@ -86,64 +86,28 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 	if err := s.admit(ctx, n.Job.Tenant); err != nil {
 		return s.replay(ctx, &n, "", err)
 	}
-	plan, err := json.Marshal(n.Plan)
+	var nonce [12]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	args, err := s.createArgs(&n, nonce[:])
 	if err != nil {
-		return Created{}, fmt.Errorf("store: plan: %w", err)
-	}
-	tags := n.Tags
-	if tags == nil {
-		tags = []string{}
-	}
-	tagList, err := json.Marshal(tags)
-	if err != nil {
-		return Created{}, fmt.Errorf("store: tags: %w", err)
+		return Created{}, err
 	}
 	root, idem := rootKey(n.Job.Tenant), rootKey(n.Job.Tenant)
 	if n.IdempotencyKey != "" {
 		idem = idemKey(n.Job.Tenant, n.IdempotencyKey)
 	}
-	site := 0
-	if n.Plan.Site {
-		site = 1
-	}
-	var nonce [12]byte
-	_, _ = rand.Read(nonce[:]) // never fails
-	maps, err := rootMaps(&n)
-	if err != nil {
-		return Created{}, err
-	}
-	args := make([]any, 0, 22+2*len(maps)+2*len(n.Inputs))
-	args = append(args, s.now(), n.Job.ID, n.Digest[:], nonce[:], []byte(n.Spec), plan, tagList)
-	args = append(args, quotaArgs(n.Quota)...)
-	args = append(args, n.Plan.Concurrency, n.Plan.MaxPages, max(0, n.Plan.MaxBytes), parallelism(n.Plan.Concurrency),
-		n.Plan.Retention.Milliseconds(), n.Plan.TimeLimit.Milliseconds(), site, len(maps))
-	for _, u := range maps {
-		k := u.Key()
-		args = append(args, k[:], u.String())
-	}
-	for _, in := range n.Inputs {
-		k := in.URL.Key()
-		args = append(args, k[:], in.URL.String())
-	}
-	hook, err := webhookArg(n.Plan.Webhook)
-	if err != nil {
-		return Created{}, err
-	}
-	into, err := collectionArg(&n.Plan)
-	if err != nil {
-		return Created{}, err
-	}
-	args = append(args, n.RetryOf, into, hook)
 	c := &call{script: createScript, keys: []string{root, jobKey(n.Job), idem}, args: args}
-	// The status comes with the same answer: a read that failed behind a submission that
-	// did not would have to be told as a failure.
-	status := &call{script: statusScript, keys: c.keys[:2], args: []any{n.Job.ID}}
-	if err := s.createFor(ctx, n.Job.Tenant, c, status); err != nil {
+	if err := s.createFor(ctx, n.Job.Tenant, c); err != nil {
 		return s.replay(ctx, &n, string(nonce[:]), err)
 	}
-	a := array(c.cmd)
-	first := crawl.JobRef{Tenant: n.Job.Tenant, ID: str(a[1])}
-	switch str(a[0]) {
+	return s.created(ctx, &n, array(c.cmd))
+}
+
+// created reads what create.lua answers. The status comes with it: a read that failed behind a
+// submission that did not would have to be told as a failure.
+func (s *Store) created(ctx context.Context, n *NewJob, a []any) (Created, error) {
+	verdict, first := str(a[0]), crawl.JobRef{Tenant: n.Job.Tenant, ID: str(a[1])}
+	switch verdict {
 	case "newer":
 		return Created{}, newerCollection(n.Plan.Collection.Name)
 	case "other":
@@ -161,30 +125,95 @@ func (s *Store) Create(ctx context.Context, n NewJob) (Created, error) {
 			return Created{}, err
 		}
 	}
-	job, err := decodeJob(n.Job, array(status.cmd))
-	if first != n.Job || crawl.CodeOf(err) == crawl.CodeNotFound {
-		// Not the job that was asked for; or a Redis that had to be told the script of
-		// the submission anew carried out the read first.
-		job, err = s.Job(ctx, first)
+	out := Created{Replayed: verdict == "replay", Rings: rings(n.Job.Tenant, a[3:])}
+	status, _ := a[2].([]any)
+	if verdict == "created" {
+		out.Job = storedJob(n, status)
+		return out, nil
 	}
-	if err != nil {
+	var err error
+	if out.Job, err = decodeJob(first, status); err != nil {
 		return Created{}, err
 	}
-	return Created{Job: job, Replayed: str(a[0]) == "replay", Rings: rings(n.Job.Tenant, a[2:])}, nil
+	s.waitsForMemory(ctx, first.Tenant, &out.Job)
+	return out, nil
+}
+
+// storedJob is what a read of a job answers that was stored just now, of which create.lua says when,
+// with how many URLs, and its rank among those that wait.
+func storedJob(n *NewJob, a []any) crawl.Job {
+	job := crawl.Job{
+		ID: n.Job.ID, QueueTaskID: n.Job.ID, State: crawl.Queued, RetryOf: n.RetryOf,
+		CreatedAt: time.UnixMilli(num(a[0])).UTC(), Total: num(a[1]), Queued: num(a[1]),
+		SkippedByReason: map[crawl.Reason]int64{}, FailedByType: map[crawl.Code]int64{},
+		RefusedByReason: map[crawl.Reason]int64{}, Spec: n.Spec, Tags: append([]string{}, n.Tags...),
+	}
+	job.WaitingFor, job.Position = waiting(&job, num(a[2]), 0, "", nil)
+	return job
+}
+
+// createArgs encodes a submission as create.lua reads it.
+func (s *Store) createArgs(n *NewJob, nonce []byte) ([]any, error) {
+	plan, err := json.Marshal(&n.Plan)
+	if err != nil {
+		return nil, fmt.Errorf("store: plan: %w", err)
+	}
+	tags := n.Tags
+	if tags == nil {
+		tags = []string{}
+	}
+	tagList, err := json.Marshal(tags)
+	if err != nil {
+		return nil, fmt.Errorf("store: tags: %w", err)
+	}
+	maps, err := rootMaps(n)
+	if err != nil {
+		return nil, err
+	}
+	hook, err := webhookArg(n.Plan.Webhook)
+	if err != nil {
+		return nil, err
+	}
+	into, err := collectionArg(&n.Plan)
+	if err != nil {
+		return nil, err
+	}
+	site := 0
+	if n.Plan.Site {
+		site = 1
+	}
+	args := make([]any, 0, 23+2*len(maps)+2*len(n.Inputs))
+	args = append(args, s.now(), n.Job.ID, n.Digest[:], nonce, []byte(n.Spec), plan, tagList)
+	args = append(args, quotaArgs(n.Quota)...)
+	args = append(args, n.Plan.Concurrency, n.Plan.MaxPages, max(0, n.Plan.MaxBytes), parallelism(n.Plan.Concurrency),
+		n.Plan.Retention.Milliseconds(), n.Plan.TimeLimit.Milliseconds(), site, max(0, n.Plan.MaxKeptBytes), len(maps))
+	for _, u := range maps {
+		args = appendURL(args, u)
+	}
+	for _, in := range n.Inputs {
+		args = appendURL(args, in.URL)
+	}
+	return append(args, n.RetryOf, into, hook), nil
+}
+
+// appendURL appends the dedupe key of a URL and the URL.
+func appendURL(args []any, u crawl.URL) []any {
+	k := u.Key()
+	return append(args, k[:], u.String())
 }
 
 // createFor makes the tenant known to the sweeps and then stores its job: a job that no
 // sweep visits could be lost with its ring. On one server the order of a pipeline does.
-func (s *Store) createFor(ctx context.Context, tenant string, calls ...*call) error {
+func (s *Store) createFor(ctx context.Context, tenant string, c *call) error {
 	if _, ok := s.rdb.(*redis.ClusterClient); ok {
 		s.trips.Add(1)
 		if err := s.rdb.SAdd(ctx, tenantsKey, tenant).Err(); err != nil {
 			return fault(err)
 		}
-		return s.run(ctx, nil, calls...)
+		return s.run(ctx, nil, c)
 	}
 	var known *redis.IntCmd
-	err := s.run(ctx, func(p redis.Pipeliner) { known = p.SAdd(ctx, tenantsKey, tenant) }, calls...)
+	err := s.run(ctx, func(p redis.Pipeliner) { known = p.SAdd(ctx, tenantsKey, tenant) }, c)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@
 --# include day.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
-local h = redis.call('HMGET', job, 'state', 'time_limit', 'begun', 'maps', 'format', 'gen')
+local h = redis.call('HMGET', job, 'state', 'time_limit', 'begun', 'maps', 'format', 'gen', 'more_served',
+  'error', 'ring_gap', 'rest_until', 'day_until')
 if h[1] ~= 'queued' and h[1] ~= 'running' then return {0, ''} end
 -- A ring of before a pause finds a job that waits at the gate again.
 if h[1] == 'queued' and redis.call('SISMEMBER', root .. ':running', id) == 0 then return {0, ''} end
@@ -24,7 +25,6 @@ if h[3] then
   if nonce == ARGV[3] then return {tonumber(gen), redis.call('GET', job .. ':plan')} end
 end
 local lacking = short(now)
-redis.call('HSET', job, 'rung', 0)
 if lacking > 0 then
   local left, open = day_left(now)
   if left and left <= 0 then
@@ -34,6 +34,7 @@ if lacking > 0 then
   end
 end
 if lacking <= 0 then
+  redis.call('HSET', job, 'rung', 0)
   -- What is deferred is rung by the sweep when it is due.
   local at = first_due(h[4], '-inf')
   if at then wake(at) end
@@ -46,18 +47,28 @@ end
 -- but a name in the queue, and one whose name is there already is on its way to this job. Where its
 -- slice never comes, since it was of before, the sweep makes the next number.
 local gen = math.max(tonumber(h[6] or 0) + 1, now)
-redis.call('HSET', job, 'gen', int(gen), 'begun', ARGV[3] .. ' ' .. int(gen))
+redis.call('HSET', job, 'rung', 0, 'gen', int(gen), 'begun', ARGV[3] .. ' ' .. int(gen))
 redis.call('ZADD', job .. ':slices', int(now + LEASE), int(gen))
-redis.call('HDEL', job, 'error', 'ring_gap', 'more_gap', 'rest_until', 'day_until')
+if h[8] or h[9] or h[10] or h[11] then redis.call('HDEL', job, 'error', 'ring_gap', 'rest_until', 'day_until') end
+local at = now + LEASE
 if h[1] == 'queued' then
   redis.call('HSET', job, 'state', 'running', 'started', int(now))
   if h[2] ~= '0' then
     redis.call('HSET', job, 'deadline', int(now + tonumber(h[2])))
-    wake(now + tonumber(h[2]))
+    at = math.min(at, now + tonumber(h[2]))
   end
   outbox(id, 'job.running', now)
 end
-wake(now + LEASE)
+wake(at)
 local answer = {gen, redis.call('GET', job .. ':plan')}
-for _ = 2, lacking do ring(answer, id, now) end
+if lacking > 1 or h[7] then
+  -- A slice that is one more than there were at the last ring for more says that workers are idle,
+  -- and so may the first of all. It rings for two others: all that are idle are found in few steps,
+  -- and where none is, two rings die out. Any other took the place of one that ended.
+  local others = live(now) - 1
+  if others <= 0 or others >= tonumber(h[7] or 0) then
+    if h[7] then redis.call('HDEL', job, 'more_gap', 'more_served') end
+    for _ = 2, math.min(lacking, 3) do ring(answer, id, now) end
+  end
+end
 return answer

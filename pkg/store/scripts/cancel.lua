@@ -8,6 +8,8 @@
 --         when there is no such job
 --# include outbox.lua
 --# include job.lua
+--# include gate.lua
+--# include ends.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local h = redis.call('HMGET', job, 'state', 'cancel_at', 'stop', 'format')

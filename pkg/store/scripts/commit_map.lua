@@ -22,6 +22,8 @@
 --   stale   the slice does not hold the row, or what it sent before is lost: nothing changed
 --# include outbox.lua
 --# include job.lua
+--# include gate.lua
+--# include ends.lua
 --# include links.lua
 id, job = ARGV[2], KEYS[2]
 local gen, n, row, outcome = ARGV[3], ARGV[4], ARGV[5], ARGV[6]

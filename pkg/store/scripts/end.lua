@@ -1,5 +1,5 @@
 -- end closes a slice: whatever it still holds, known to it or leased by an answer
--- that it never saw, goes back, and the job is rung as often as it needs.
+-- that it never saw, goes back, and the job is rung if it can use another.
 --
 -- KEYS  1 root, 2 job
 -- ARGV  1 now, 2 id, 3 gen, 4 ms for which the job rests before it is rung,
@@ -8,6 +8,8 @@
 -- Answers {URLs given back, rings…}
 --# include outbox.lua
 --# include job.lua
+--# include gate.lua
+--# include ends.lua
 --# include slices.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
@@ -45,7 +47,7 @@ elseif state == 'running' then
   elseif rest < 0 then
     redis.call('HDEL', job, 'rest_until', 'rest_for')
   end
-  for _ = 1, short(now) do ring(answer, id, now) end
+  if short(now) > 0 then ring(answer, id, now) end -- one: the slice that it becomes asks for more
   local at = first_due(h[2], '-inf')
   if at then wake(at) end
   wake(now + REPEAT) -- should the ring be lost

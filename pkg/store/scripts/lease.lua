@@ -9,13 +9,12 @@
 -- Answers {state, ms until the next deferred URL is due (-1: none is deferred),
 --          URLs still queued and sitemaps still due, {rows}, rings…}; state 'lost' as in renew. When the slice
 --          holds more than it knows, because an answer was lost, rows are all it holds
---# include outbox.lua
 --# include job.lua
 --# include slices.lua
 --# include day.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
-local h = redis.call('HMGET', job, 'state', 'concurrency', 'maps', 'total', 'max_pages')
+local h = redis.call('HMGET', job, 'state', 'concurrency', 'maps', 'total', 'max_pages', 'parallelism')
 if h[1] and terminal(h[1]) then return {h[1], -1, 0, {}} end
 if not redis.call('ZSCORE', job .. ':slices', ARGV[3]) then return {'lost', -1, 0, {}} end
 if h[1] ~= 'running' then return {h[1], -1, 0, {}} end
@@ -31,6 +30,9 @@ if h[3] then
       redis.call('UNLINK', job .. ':maps')
       redis.call('HINCRBY', job, 'maps_unread', unread)
       if idle() then
+--# include outbox.lua
+--# include gate.lua
+--# include ends.lua
         local answer = {'', -1, 0, {}}
         complete(answer, now)
         answer[1] = redis.call('HGET', job, 'state')
@@ -42,9 +44,11 @@ if h[3] then
   mine = mine + redis.call('ZCOUNT', job .. ':maps_leased', ARGV[3], ARGV[3])
   all = all + mapped
 end
-local n = math.min(tonumber(ARGV[4]), limit - all, math.ceil(limit / math.max(1, live(now))) - mine)
+local serving = live(now)
+local n = math.min(ARGV[4] + 0, limit - all, math.ceil(limit / math.max(1, serving)) - mine)
 local rows = {}
-if mine > tonumber(ARGV[5]) then
+local at = first_due(h[3], '-inf')
+if mine > ARGV[5] + 0 then
   rows = redis.call('ZRANGEBYSCORE', job .. ':leased', ARGV[3], ARGV[3])
   if h[3] then
     for _, row in ipairs(redis.call('ZRANGEBYSCORE', job .. ':maps_leased', ARGV[3], ARGV[3])) do
@@ -70,24 +74,30 @@ elseif n > 0 then
   if day then n = math.min(n, day) end
   if n > 0 then
     -- Deferred URLs first: they have waited since they were leased before.
-    rows = redis.call('ZRANGEBYSCORE', job .. ':deferred', '-inf', int(now), 'LIMIT', 0, n)
-    if #rows > 0 then redis.call('ZREM', job .. ':deferred', unpack(rows)) end
-    if #rows < n then
+    if at and at <= now then
+      rows = redis.call('ZRANGEBYSCORE', job .. ':deferred', '-inf', int(now), 'LIMIT', 0, n)
+      if #rows > 0 then redis.call('ZREM', job .. ':deferred', unpack(rows)) end
+    end
+    if #rows == 0 then
+      rows = redis.call('LPOP', job .. ':queued', n) or rows
+    elseif #rows < n then
       local more = redis.call('LPOP', job .. ':queued', n - #rows)
       if more then for _, row in ipairs(more) do rows[#rows + 1] = row end end
     end
     if #rows > 0 then
-      local add = {}
-      for i, row in ipairs(rows) do add[2 * i - 1], add[2 * i] = ARGV[3], row end
+      local add, gen = {}, ARGV[3]
+      for i = 1, #rows do add[2 * i - 1], add[2 * i] = gen, rows[i] end
       redis.call('ZADD', job .. ':leased', unpack(add))
     end
   end
   if map then table.insert(rows, 1, map) end
 end
-local wait, at = -1, first_due(h[3], '-inf')
+local wait = -1
+if at and at <= now then at = first_due(h[3], '-inf') end -- for some of what was due is leased now
 if at then wait = math.max(0, at - now) end
 local left = redis.call('LLEN', job .. ':queued')
 if h[3] then left = left + redis.call('ZCOUNT', job .. ':maps', '-inf', int(now)) end
 local answer = {h[1], wait, left, rows}
-if left > 0 then ring_more(answer, now) end
+-- A job with as many slices as it may have is short of none, see slices.lua.
+if left > 0 and serving < h[6] + 0 then ring_more(answer, now) end
 return answer

@@ -11,6 +11,7 @@
 --   none   there is no such job
 --# include outbox.lua
 --# include job.lua
+--# include gate.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local h = redis.call('HMGET', job, 'state', 'gone', 'deadline', 'format')
@@ -21,7 +22,7 @@ if state == 'cancelling' or terminal(state) then return {'wrong', state} end
 if state == 'paused' then return {'done', state} end
 if newer(h[4]) then return {'newer', state} end
 --# include when_full.lua
-redis.call('HDEL', job, 'error', 'ring_gap', 'more_gap', 'day_until', 'deadline')
+redis.call('HDEL', job, 'error', 'ring_gap', 'more_gap', 'more_served', 'day_until', 'deadline')
 redis.call('HSET', job, 'state', 'paused', 'paused_until', int(now + MAX_PAUSE), 'rung', 0)
 if h[3] then redis.call('HSET', job, 'time_left', int(math.max(0, tonumber(h[3]) - now))) end
 redis.call('SREM', root .. ':running', id)

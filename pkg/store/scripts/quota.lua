@@ -7,6 +7,7 @@
 -- Answers {rings…} of jobs that may start, or go on
 --# include outbox.lua
 --# include job.lua
+--# include gate.lua
 --# include slices.lua
 --# include day.lua
 local now = clock(ARGV[1])

@@ -4,7 +4,6 @@
 -- KEYS  1 root, 2 job
 -- ARGV  1 now, 2 id, 3 gen, then row, ms until it is due (0: at once), what for of each
 -- Answers {number given back, rings…}; rows that the slice does not hold are passed over
---# include outbox.lua
 --# include job.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
@@ -43,6 +42,9 @@ if #dropped > 0 then
   redis.call('RPUSH', job .. ':cancelled_queued', unpack(dropped))
   redis.call('HINCRBY', job, 'cancelled', #dropped)
   if redis.call('EXISTS', job .. ':leased') == 0 then
+--# include outbox.lua
+--# include gate.lua
+--# include ends.lua
     finish(answer, now, 'cancelled', redis.call('HGET', job, 'stop'))
   end
 end

@@ -4,7 +4,6 @@
 -- KEYS  1 root, 2 job
 -- ARGV  1 now, 2 id, 3 gen
 -- Answers {state, rings…}; state is 'lost' when the job goes on without this slice
---# include outbox.lua
 --# include job.lua
 --# include slices.lua
 id, job = ARGV[2], KEYS[2]

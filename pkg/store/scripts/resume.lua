@@ -10,6 +10,7 @@
 --   none   there is no such job
 --# include outbox.lua
 --# include job.lua
+--# include gate.lua
 id, job = ARGV[2], KEYS[2]
 local now = clock(ARGV[1])
 local h = redis.call('HMGET', job, 'state', 'gone', 'seq', 'format', 'rest_until')

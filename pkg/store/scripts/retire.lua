@@ -14,7 +14,7 @@ if not state or terminal(state) or not redis.call('ZSCORE', job .. ':slices', AR
 local answer = {1}
 --# include when_full.lua
 if redis.call('SADD', job .. ':retiring', ARGV[3]) == 1 and state == 'running' then
-  for _ = 1, short(now) do ring(answer, id, now) end
+  if short(now) > 0 then ring(answer, id, now) end
   wake(now + REPEAT)
 end
 return answer

@@ -12,6 +12,8 @@
 --          1 when more jobs may be due, rings…}
 --# include outbox.lua
 --# include job.lua
+--# include gate.lua
+--# include ends.lua
 --# include slices.lua
 --# include settled.lua
 --# include expire.lua

@@ -11,11 +11,12 @@ local function changed_to(record, change)
   return string.sub(record, 1, -2) .. ',"change":"' .. change .. '"}'
 end
 
--- put writes records, the first of which has the number seq: at most as many as one page gives.
-local function put(seq, records)
+-- put writes records, the first of which has the number seq, which is number as text: at most as many
+-- as one page gives.
+local function put(seq, number, records)
   local n, i = #records, 1
   if n == 1 then
-    redis.call('HSET', job .. ':rec:' .. math.floor((seq - 1) / 1000), int(seq), records[1])
+    redis.call('HSET', job .. ':rec:' .. int(math.floor((seq - 1) / 1000)), number, records[1])
     return
   end
   while i <= n do

@@ -7,9 +7,9 @@ local WIDEST = 1024  -- no job has more pages in flight: above crawl.DefaultLimi
 
 -- day_left answers how many pages may be leased yet, and how many may be settled; nil
 -- where the day has no limit. Each page that is leased is settled once at most, so that
--- the limit is exact, whatever becomes of them.
-local function day_left(now)
-  local limit = bound('pages_per_day')
+-- the limit is exact, whatever becomes of them. limit is for a caller that has read it.
+local function day_left(now, limit)
+  limit = limit or bound('pages_per_day')
   if limit == 0 then return nil end
   local open = limit - (redis.call('GET', root .. ':day:' .. math.floor(now / DAY)) or 0)
   local left = open

@@ -6,7 +6,7 @@ local function settled(now)
   local day
   if now == '' then day = redis.call('TIME')[1] / 86400 else day = now / 86400000 end
   day = math.floor(day)
-  local key = root .. ':day:' .. day
+  local key = root .. ':day:' .. int(day)
   if redis.call('INCR', key) > 1 then return end
   local last = tonumber(redis.call('HGET', root, 'day') or 0)
   if last < day then

@@ -32,12 +32,13 @@ local function short(now)
 end
 
 -- ring_more rings when the job could use more slices: soon at first, since a frontier
--- grows fast, and with growing patience while no other worker answers; a ring that
--- nobody needs dies out.
+-- grows fast, and with growing patience while no other worker answers; a ring that nobody
+-- needs dies out. It is one ring: the slice that it becomes rings on, see begin.lua. "more_gap" is
+-- the patience, in ms, and "more_served" how many slices there were.
 local function ring_more(rings, now)
   local h = redis.call('HMGET', job, 'ring_at', 'more_gap')
-  local gap = tonumber(h[2] or 300)
+  local gap = tonumber(h[2] or 100)
   if now - tonumber(h[1] or 0) < gap or short(now) <= 0 then return end
   ring(rings, id, now)
-  redis.call('HSET', job, 'more_gap', math.min(10000, gap * 2))
+  redis.call('HSET', job, 'more_gap', int(math.min(10000, gap * 2)), 'more_served', int(live(now)))
 end
