@@ -68,6 +68,7 @@ type Server struct {
 	o      ServerOptions
 	handle func(context.Context, crawl.Ring) error
 	newer  newer
+	passes passes
 }
 
 // NewServer returns a server that calls handle for each ring, from several
@@ -82,7 +83,8 @@ type Server struct {
 // 1 s, 2 s, 4 s … 1 minute; after the tenth time it is dropped, and the store
 // rings again. A ring of a newer version of Trawl is not handled, and one whose
 // handler returns [ErrNewer] is as if it had not been: it is given back for another
-// worker, however often, and counts no failure.
+// worker, however often, and counts no failure. One whose handler returns [ErrServed] is
+// passed on to another worker at once, as often as there are workers that may have it.
 //
 // The context of handle ends with the lease of the ring, that is, about 30 s
 // after Redis was last reached, after five minutes, and when Shutdown gives the
@@ -147,11 +149,16 @@ func (s *Server) process(ctx context.Context, t *asynq.Task) error {
 		// attempt can make it a ring.
 		return fmt.Errorf("drop a task that is no ring: %w: %w", err, asynq.SkipRetry)
 	}
+	s.passes.handling.Add(1)
+	defer s.passes.handling.Add(-1)
 	err = s.handle(rungBy(ctx, t), ring)
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if errors.Is(err, ErrNewer) {
+	case errors.Is(err, ErrServed):
+		s.pass(ctx, t, ring)
+		return nil // a ring that is lost here is harmless: the store rings again
+	case errors.Is(err, ErrNewer):
 		return s.leave(ctx, t, err)
 	}
 	tried, _ := asynq.GetRetryCount(ctx)

@@ -49,8 +49,9 @@ func (t *turn) beat(ctx context.Context, news chan pulse) {
 			t.c.ring(ctx, t.c.needed(ctx, t.sl.Job, r.Rings, 0))
 		}
 		if time.Since(t.started) >= shortBudget {
-			// A ring that is about to be taken is no reason: two beats in a row must see it.
-			if t.c.others(ctx) {
+			// A ring that is about to be taken is no reason: two beats in a row must see it. It will
+			// be, within a moment, as long as this process has a place for it.
+			if t.c.full() && t.c.others(ctx) {
 				queued++
 			} else {
 				queued = 0

@@ -107,9 +107,12 @@ type Crawler struct {
 	drainOnce sync.Once
 	dropOnce  sync.Once
 
+	places int // rings that the queue hands this process at once; 0: not known
+
 	mu      sync.Mutex
 	serving map[crawl.JobRef]int64 // the turn that serves it, by its number
 	entered int64
+	open    int // turns that have not ended, freed ones included
 	turns   sync.WaitGroup
 }
 
@@ -128,7 +131,8 @@ func New(o Options) *Crawler {
 
 // Serve is a worker's turn at a job: the handler of one ring. It returns when the
 // slice is over, and only then is the ring acknowledged; an error has the queue ring
-// again. One that is [queue.ErrNewer] is of a job that only a newer worker reads.
+// again. One that is [queue.ErrNewer] is of a job that only a newer worker reads, and
+// [queue.ErrServed] is for a ring that another worker may take, since this one serves its job.
 func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 	release, err := c.enter(ring.JobRef)
 	if release == nil {
@@ -161,6 +165,9 @@ func (c *Crawler) Serve(ctx context.Context, ring crawl.Ring) error {
 	if err == nil {
 		c.ring(ctx, c.needed(ctx, sl.Job, rings, 0))
 		err = t.run(ctx)
+		if t.moot {
+			return err // a round trip less: whoever ended the job has closed all of it
+		}
 		last.rest = t.rest()
 		if t.replaced {
 			last.place = 0
@@ -210,7 +217,7 @@ func (c *Crawler) end(ctx context.Context, sl *store.Slice, last parting) ([]cra
 var errStopping = errors.New("this worker is stopping")
 
 // enter takes a job for this process, once; release is nil when it cannot. A ring for a
-// job that is served here already dies out.
+// job that is served here already is for another worker: the job could use one more.
 func (c *Crawler) enter(job crawl.JobRef) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,20 +227,29 @@ func (c *Crawler) enter(job crawl.JobRef) (release func(), err error) {
 	default:
 	}
 	if c.serving[job] != 0 {
-		return nil, nil
+		return nil, queue.ErrServed
 	}
 	c.entered++
 	mine := c.entered
 	c.serving[job] = mine
+	c.open++
 	c.turns.Add(1)
 	return sync.OnceFunc(func() {
 		c.mu.Lock()
+		c.open--
 		if c.serving[job] == mine { // else it was given free, and another turn has it
 			delete(c.serving, job)
 		}
 		c.mu.Unlock()
 		c.turns.Done()
 	}), nil
+}
+
+// full reports whether this process can take no ring.
+func (c *Crawler) full() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open >= c.places
 }
 
 // free lets another turn of this process serve the job, while one ends what it has.

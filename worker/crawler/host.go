@@ -26,6 +26,13 @@ type host struct {
 // its slots to fall free tries again, no timer is needed.
 func (h *host) blocked() bool { return h.waits && h.inUse >= h.most }
 
+// forgettable reports whether nothing of a host is worth remembering: it has no page of this slice, and takes
+// requests. A job of many hosts would else go through all that it had with each call.
+func (h *host) forgettable(now time.Time) bool {
+	return len(h.pending) == 0 && h.inUse == 0 && h.inLine.IsZero() &&
+		!now.Before(h.nextTry) && !now.Before(h.opens) && !now.Before(h.booked)
+}
+
 func (t *turn) host(name string) *host {
 	h := t.hosts[name]
 	if h == nil {
@@ -39,6 +46,10 @@ func (t *turn) host(name string) *host {
 func (t *turn) reserves(now time.Time) []store.HostReserve {
 	var out []store.HostReserve
 	for _, h := range t.hosts {
+		if h.forgettable(now) {
+			delete(t.hosts, h.name) // what its robots.txt asks for is in the book
+			continue
+		}
 		delay := max(t.sl.Plan.Delay, t.c.o.HostDelay, h.delay)
 		if len(h.pending) > 0 && h.opens.Sub(now) > store.HostHorizon {
 			t.shut(h, h.opens.Sub(now), delay) // no need to ask
@@ -229,7 +240,9 @@ func (b *slotBook) free(h *host, slot int64) {
 	if !b.used[h][slot] {
 		return
 	}
-	delete(b.used[h], slot)
+	if delete(b.used[h], slot); len(b.used[h]) == 0 {
+		delete(b.used, h)
+	}
 	b.freed[h] = append(b.freed[h], slot)
 	h.inUse--
 	h.waits = false // a place fell free: the next reserve may find it
@@ -257,9 +270,6 @@ func (b *slotBook) inUse() []store.HostSlots {
 	defer b.mu.Unlock()
 	var out []store.HostSlots
 	for h, used := range b.used {
-		if len(used) == 0 {
-			continue
-		}
 		s := store.HostSlots{Host: h.name}
 		for slot := range used {
 			s.Slots = append(s.Slots, slot)

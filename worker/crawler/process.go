@@ -19,6 +19,9 @@ import (
 	"example.com/trawl/worker/webhook"
 )
 
+// defaultSlices is how many jobs a process serves at once unless told.
+const defaultSlices = 8
+
 // ProcessOptions are what a worker process is made of.
 type ProcessOptions struct {
 	Options // Fetcher is made from Fetch when it is nil
@@ -100,8 +103,9 @@ func NewProcess(o ProcessOptions) (*Process, error) {
 		o.Outbox = p.webhook.Due
 	}
 	p.crawler = New(o.Options)
+	p.crawler.places = cmp.Or(o.Slices, defaultSlices)
 	p.queue = queue.NewServer(rdb, queue.ServerOptions{
-		Slices: o.Slices, Logger: o.Logger, Queue: o.QueueName, Health: p.crawler.vitals.queue,
+		Slices: p.crawler.places, Logger: o.Logger, Queue: o.QueueName, Health: p.crawler.vitals.queue,
 		// Stop has ended the slices before the queue is asked to stop.
 		ShutdownTimeout: closing,
 	}, p.crawler.Serve)

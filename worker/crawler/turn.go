@@ -97,6 +97,8 @@ type turn struct {
 	slots    *slotBook
 	ready    []*page // granted, waiting for their start
 	inFlight int
+	visitors int        // goroutines that visit pages, at least inFlight
+	work     chan *page // to them; closed at the end
 	results  chan result
 	done     []result
 	returns  []store.Return
@@ -117,6 +119,7 @@ type turn struct {
 	retire    bool      // say so to the store with the next round trip
 	replaced  bool      // another was rung for when it retired
 	lost      bool      // the slice is not ours any more
+	moot      bool      // the job has ended: there is no slice to close
 	why       ending    // set once it winds down
 	count     outcomes
 	parts     atomic.Int64 // parts of sitemaps that were made
@@ -137,7 +140,7 @@ func newTurn(c *Crawler, sl *store.Slice, log *slog.Logger) (*turn, error) {
 	return &turn{
 		c: c, sl: sl, log: log, rules: rules, agent: by, wants: wants, jar: c.jars.of(sl.Job),
 		held: map[itemID]*page{}, hosts: map[string]*host{}, slots: newSlotBook(),
-		results: make(chan result, max(1, sl.Plan.Concurrency)), known: newKnownLinks(c.o.Store),
+		work: make(chan *page), results: make(chan result, max(1, sl.Plan.Concurrency)), known: newKnownLinks(c.o.Store),
 	}, nil
 }
 
@@ -160,6 +163,7 @@ func (t *turn) run(ctx context.Context) error {
 	beating := make(chan struct{})
 	go func() { defer close(beating); t.beat(t.io, news) }()
 	defer func() { stop(); <-beating }()
+	defer close(t.work)
 	defer func() {
 		if v := recover(); v != nil {
 			t.giveUp() // or the room of this process stays taken
@@ -261,14 +265,26 @@ func (t *turn) startReady() {
 		}
 		t.inFlight++
 		t.barren, t.shuts, t.restUntil, t.worked = 0, 0, time.Time{}, true
-		visit := t.visit
-		if p.item.Kind == crawl.ItemSitemap {
-			visit = t.visitMap
+		if t.visitors < t.inFlight {
+			t.visitors++
+			go t.visitor()
 		}
-		go func() { t.results <- visit(p) }()
+		t.work <- p // one more visitor is there than pages are in flight: it takes this one, now or in a moment
 	}
 	clear(t.ready[len(later):])
 	t.ready = later
+}
+
+// visitor visits one page after the other to the end of the slice. One that was made for each page would have to grow
+// its stack each time, which is a twelfth of what a page costs.
+func (t *turn) visitor() {
+	for p := range t.work {
+		if p.item.Kind == crawl.ItemSitemap {
+			t.results <- t.visitMap(p)
+		} else {
+			t.results <- t.visit(p)
+		}
+	}
 }
 
 func (t *turn) collect(r result) {
@@ -352,6 +368,7 @@ func (t *turn) heed(p pulse) {
 			t.c.free(t.sl.Job)
 		}
 	case p.state != "":
+		t.moot = p.state.Terminal()
 		t.endFor(endOf(p.state))
 		t.windDown(true)
 		t.abort()

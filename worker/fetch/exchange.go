@@ -6,10 +6,9 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
-
-	"github.com/gocolly/colly/v2"
 
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/worker/robots"
@@ -61,30 +60,23 @@ type exchange struct {
 	seenArray [4]crawl.Key
 }
 
-// run does the exchange through a collector of its own: colly's dedupe,
-// callbacks and limits live in the collector, so nothing of one fetch can leak
-// into another. The fields are set after NewCollector, for it reads the
-// environment last.
+// run does the exchange through a driver that no other uses meanwhile.
 func (x *exchange) run(ctx context.Context) error {
-	c := colly.NewCollector()
-	c.Context = ctx
-	c.UserAgent = x.fetcher.opts.UserAgent
-	c.AllowURLRevisit = true
-	c.IgnoreRobotsTxt = true // decided before the fetch, by package robots
-	c.ParseHTTPErrorResponse = true
-	c.MaxBodySize = 0 // counts compressed bytes; see readBody for ours
-	c.SetRequestTimeout(0)
-	c.DisableCookies() // RoundTrip sends and keeps those of Request.Jar
-	c.WithTransport(x)
-	c.SetRedirectHandler(x.redirect)
-	c.OnResponse(x.parse)
-	return c.Request(http.MethodGet, x.at.String(), nil, nil, x.ownHeader)
+	d := x.fetcher.drivers.Get().(*driver)
+	d.x, d.collector.Context = x, ctx
+	err := d.collector.Request(http.MethodGet, nowhere, nil, d.context, x.ownHeader)
+	d.x, d.collector.Context = nil, nil
+	x.fetcher.drivers.Put(d) // after a panic it is not
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err // without nowhere, which is in the text
+	}
+	return err
 }
 
 // RoundTrip implements http.RoundTripper around the shared transport. It sends
-// what x.at names, makes a Location what [crawl.URL.Resolve] makes of it before
-// net/http reads it, and takes the body, decoded and within the limit, so that
-// colly finds nothing left to misread.
+// what x.at names, with the header of the fetch and whatever req says, keeps to itself where a
+// redirect leads, and takes the body, decoded and within the limit, so that colly finds nothing
+// left to misread.
 func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 	x.status, x.inBody, x.header, x.queued = 0, false, nil, 0
 	out, err := x.outgoing(req)
@@ -100,7 +92,7 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x.inBody, x.header = true, res.Header
-	if x.req.Jar != nil && keepCookies(x.req.Jar, req.URL, res) {
+	if x.req.Jar != nil && keepCookies(x.req.Jar, urlOf(x.at), res) {
 		// A page that sets a cookie and redirects to itself has not answered yet;
 		// the limit of redirects ends those that do so again and again.
 		x.trail.seen = x.trail.seen[:0]
@@ -110,6 +102,10 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if redirects(res.StatusCode) {
+		// Where it leads is in x.next. net/http would read it by net/url, which refuses some of those.
+		res.Header = http.Header{"Location": {nowhere}}
+	}
 	res.Body = http.NoBody
 	res.Uncompressed = true // else colly would gunzip by the URL's suffix
 	return res, nil
@@ -117,7 +113,9 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // outgoing makes the request of net/http the one that is sent.
 func (x *exchange) outgoing(req *http.Request) (*http.Request, error) {
-	out, err := exact(req, x.at)
+	r := *req
+	r.URL, r.Host, r.Header = urlOf(x.at), "", x.ownHeader
+	out, err := exact(&r, x.at)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +124,7 @@ func (x *exchange) outgoing(req *http.Request) (*http.Request, error) {
 		out, x.asked = x.req.Validators.asking(out)
 	}
 	if x.req.Jar != nil {
-		out = withCookies(out, req.URL, x.req.Jar)
+		out = withCookies(out, r.URL, x.req.Jar)
 	}
 	return out, nil
 }
@@ -162,7 +160,7 @@ func (x *exchange) answered(res *http.Response) (err error) {
 
 // redirect is colly's redirect handler; it replaces the limit of net/http too.
 // An error of it ends the fetch.
-func (x *exchange) redirect(req *http.Request, _ []*http.Request) error {
+func (x *exchange) redirect() error {
 	if err := x.trail.add(x.status, x.at, x.next); err != nil {
 		return err
 	}
@@ -175,14 +173,11 @@ func (x *exchange) redirect(req *http.Request, _ []*http.Request) error {
 		}
 	}
 	x.at, x.next = x.next, crawl.URL{}
-	if x.ownHeader["Referer"] == nil {
-		req.Header.Del("Referer") // a fetch does not tell where it was
-	}
 	return nil
 }
 
 // parse is colly's OnResponse.
-func (x *exchange) parse(*colly.Response) {
+func (x *exchange) parse() {
 	p := &x.page
 	if !x.html {
 		if p.plain = x.text; x.text && len(x.body.buf) > 0 {

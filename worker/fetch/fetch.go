@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"example.com/trawl/pkg/crawl"
@@ -69,6 +70,8 @@ type Fetcher struct {
 	opts      Options
 	transport *http.Transport
 	header    http.Header
+	// drivers are kept, since each takes 2 KB and looks at the whole environment.
+	drivers sync.Pool
 	// parse is [parseHTML]; a test puts a panic in its place.
 	parse func(*parser, []byte)
 }
@@ -242,7 +245,8 @@ func New(o Options) (*Fetcher, error) {
 			"Accept":          {"text/html,application/xhtml+xml,*/*;q=0.8"},
 			"Accept-Encoding": {acceptEncoding},
 		},
-		parse: (*parser).parseHTML,
+		drivers: sync.Pool{New: func() any { return newDriver() }},
+		parse:   (*parser).parseHTML,
 	}, nil
 }
 

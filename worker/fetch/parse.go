@@ -64,7 +64,8 @@ type parser struct {
 	base, canonicalRef                       string
 	hrefs                                    []byte // the hrefs of refs, one after the other
 	refs                                     []ref
-	directives                               int // bytes of them
+	seen                                     map[crawl.Key]int // of found; nil, or empty until they are resolved
+	directives                               int               // bytes of them
 	nesting                                  []element
 	markup                                   bool // what follows the start tag at hand is markup, whatever its name
 }
@@ -89,14 +90,25 @@ const (
 // parseHTML reads a page, valid UTF-8, in one pass of the tokenizer, without a
 // tree. Links are resolved after it: a base counts for those before it too.
 func (p *parser) parseHTML(page []byte) {
-	src := &source{page: page}
-	z := src.tokenizer(nil, 0)
+	room := newScratch(page)
+	room.lend(p)
+	p.pass(room)
+	p.resolve()
+	room.takeBack(p)
+	room.release()
+}
+
+// pass notes what is in a page.
+func (p *parser) pass(room *scratch) {
+	src, z, page := &room.source, &room.tokenizer, room.source.page
 	read, inTitle := 0, false
 	var nameBuf [maxTagName]byte
 	for {
 		tt := z.Next()
 		raw := len(z.Raw())
+		room.spoilt = room.spoilt || raw > longTag && tt != html.TextToken && tt != html.CommentToken
 		if tt == html.ErrorToken && errors.Is(z.Err(), errGiantTag) {
+			room.spoilt = true
 			var tag []byte
 			if tag, raw = shortened(page[read:]); raw > 0 {
 				z = src.tokenizer(tag, read+raw)
@@ -108,7 +120,7 @@ func (p *parser) parseHTML(page []byte) {
 		switch tt {
 		case html.ErrorToken:
 			// The end. A tag that it cuts off is no element.
-			p.resolve()
+			room.spoilt = room.spoilt || len(page)-read > longTag
 			return
 		case html.TextToken:
 			if inTitle {
@@ -481,7 +493,10 @@ func (p *parser) resolve() {
 	}
 	hrefs := string(p.hrefs)
 	p.found = make([]Link, 0, min(len(p.refs), p.maxLinks))
-	seen := make(map[crawl.Key]int, min(len(p.refs), p.maxLinks))
+	seen := p.seen
+	if seen == nil {
+		seen = make(map[crawl.Key]int, min(len(p.refs), p.maxLinks))
+	}
 	start, size, bad := 0, 0, 0
 	for i, r := range p.refs {
 		href := hrefs[start:r.end]

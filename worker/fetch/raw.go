@@ -151,11 +151,12 @@ func (x *rawExchange) run(ctx context.Context) error {
 func (x *rawExchange) request(ctx context.Context) (next crawl.URL, err error) {
 	at := x.raw.Final
 	x.status, x.inBody = 0, false
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
+	// Not made of at, which net/url may refuse to read.
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, nowhere, http.NoBody)
 	if err != nil {
 		return next, err
 	}
-	req.Header = x.header.Clone()
+	req.URL, req.Host, req.Header = urlOf(at), "", x.header.Clone()
 	if req, err = exact(req, at); err != nil {
 		return next, err
 	}

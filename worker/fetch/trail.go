@@ -55,6 +55,19 @@ func (t *trail) fault(code crawl.Code, does string, to crawl.URL) error {
 	return &crawl.Fault{Code: code, Message: b.String(), Status: t.last[len(t.last)-1].status}
 }
 
+// urlOf returns at as net/http takes it, without a parser that could read it in another way.
+func urlOf(at crawl.URL) *url.URL {
+	u := &url.URL{Scheme: at.Scheme(), Host: at.Host(), Path: at.Path()}
+	target := at.RequestURI()
+	if _, query, found := strings.Cut(target, "?"); found {
+		u.RawQuery, u.ForceQuery = query, query == ""
+	}
+	if path, err := url.PathUnescape(u.Path); err == nil {
+		u.Path, u.RawPath = path, u.Path
+	}
+	return u
+}
+
 // exact returns req as it is to be sent: whatever net/url made of the URL,
 // nothing but the origin of at, which was checked, is contacted, and the target
 // is sent as the frontier knows it.
