@@ -43,13 +43,8 @@ type account struct {
 // nobody is the account of a key that opens nothing.
 var nobody = &account{}
 
-type accountKey struct{}
-
 // account returns that of the caller, which [Server.authenticate] found.
-func (x *exchange) account() *account {
-	a, _ := x.c.MustGet(accountKey{}).(*account)
-	return a
-}
+func (x *exchange) account() *account { return x.acct }
 
 // accounts looks up whose a key is and what is kept of a tenant, and remembers the answers
 // for a moment, so that the store is not asked at each call.

@@ -93,7 +93,7 @@ func (s *Server) authenticate(x *exchange) error {
 		return unauthenticated("The tenant of this key is suspended: the service answers none of its calls. " +
 			"Ask whoever runs the service; accepted jobs go on meanwhile.")
 	}
-	x.c.Set(accountKey{}, acct)
+	x.acct = acct
 	return nil
 }
 

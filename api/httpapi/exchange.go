@@ -26,6 +26,7 @@ type exchange struct {
 	c      *gin.Context
 	id     string
 	tenant string
+	acct   *account   // of the tenant; nil until it is known
 	job    string     // a valid job id; what a client wrote instead is not logged
 	code   crawl.Code // of the problem that was answered
 	err    error      // the cause, when the problem is the service's own
@@ -34,10 +35,20 @@ type exchange struct {
 	span   trace.Span // nil: the request is not traced
 }
 
+// headerRequestID is X-Request-ID in the spelling that net/http keeps: every other is made into this
+// one at each use.
+const headerRequestID = "X-Request-Id"
+
 type exchangeKey struct{}
 
 func exchangeOf(ctx context.Context) *exchange {
 	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// exchangeIn answers the exchange that observe, the outermost handler, began: it is never nil.
+func exchangeIn(c *gin.Context) *exchange {
+	x, _ := c.Request.Context().Value(exchangeKey{}).(*exchange)
 	return x
 }
 
@@ -64,10 +75,9 @@ func (s *Server) extend(c *gin.Context) {
 func (s *Server) observe(c *gin.Context) {
 	start := time.Now()
 	x := &exchange{c: c, id: requestID(c.Request.Header)}
-	c.Set(exchangeKey{}, x) // for the handlers of gin; those of huma see the context alone
 	c.Request = c.Request.WithContext(s.traced(context.WithValue(c.Request.Context(), exchangeKey{}, x), x, start))
 	h := c.Writer.Header()
-	h.Set("X-Request-ID", x.id)
+	h.Set(headerRequestID, x.id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	s.extend(c)
@@ -171,7 +181,7 @@ func knownMethod(m string) string {
 // logged and sent back as it is, and a new one otherwise.
 func requestID(h http.Header) string {
 	const longest = 128
-	id := h.Get("X-Request-ID")
+	id := h.Get(headerRequestID)
 	if id == "" || len(id) > longest {
 		return rand.Text()
 	}

@@ -32,7 +32,7 @@ func (s *Server) ready(c *gin.Context) {
 	defer cancel()
 	failing, err := s.unready(ctx)
 	if err != nil {
-		x, _ := c.MustGet(exchangeKey{}).(*exchange) // set by observe, the outermost handler
+		x := exchangeIn(c)
 		p := x.fail(err)
 		p.Failing = failing
 		s.extend(c)

@@ -115,9 +115,11 @@ func (s *Server) create(ctx context.Context, x *exchange) (store.Created, error)
 // plan decides everything about a job that in leaves open. Its faults are told together with
 // those of form, which decodeStrict found and which may be nil.
 func (a *account) plan(in *submission, sources crawl.Sources, form error) (crawl.Plan, []crawl.Input, error) {
-	sp := crawl.Spec(*in)
-	plan, inputs, err := sp.Plan(a.limits, sources)
+	plan, inputs, err := (*crawl.Spec)(in).Plan(a.limits, sources)
 	err = together(form, err)
+	if len(in.Fields) == 0 && in.Items == nil {
+		return plan, inputs, err
+	}
 	if _, faults := fields.Compile(fields.Spec{Fields: in.Fields, Items: in.Items}); len(faults) > 0 {
 		err = together(err, &crawl.Fault{
 			Code:    crawl.CodeInvalid,
@@ -150,15 +152,15 @@ func (s *Server) createJob(
 	if err != nil {
 		return store.Created{}, err
 	}
-	stored, err := json.Marshal(shown(*in))
+	kept := shown(*in)
+	stored, err := json.Marshal(&kept)
 	if err != nil {
 		return store.Created{}, err
 	}
 	x.job = crawl.NewJobID(x.tenant, key)
 	// The digest is that of what was sent, whatever the collection adds to it.
-	sp := crawl.Spec(*in)
 	n := store.NewJob{
-		Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: sp.Digest(),
+		Job: crawl.JobRef{Tenant: x.tenant, ID: x.job}, IdempotencyKey: key, Digest: (*crawl.Spec)(in).Digest(),
 		Spec: stored, Plan: plan, Inputs: inputs, Tags: in.Tags, Quota: s.o.Quota,
 	}
 	return s.createAdopting(ctx, in, n, func(adopted *submission) (crawl.Plan, error) {
@@ -272,6 +274,9 @@ func (s *Server) withBody(ctx context.Context, x *exchange, use func([]byte) err
 // together joins the faults of the form of a submission and of what it says, so that
 // nobody has to send it twice to learn both.
 func together(form, meaning error) error {
+	if form == nil {
+		return meaning
+	}
 	var a, b *crawl.Fault
 	if !errors.As(form, &a) || !errors.As(meaning, &b) {
 		return errors.Join(form, meaning)

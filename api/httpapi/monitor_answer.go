@@ -156,7 +156,7 @@ func (s *Server) refuseMonitor(c *gin.Context, err error) {
 		s.refuse(c, err)
 		return
 	}
-	x, _ := c.MustGet(exchangeKey{}).(*exchange) // set by observe, the outermost handler
+	x := exchangeIn(c)
 	s.extend(c)
 	p := x.fail(err)
 	for name, values := range p.header {

@@ -214,7 +214,7 @@ func (s *Server) refuseLogin(c *gin.Context, next string, err error) {
 		s.refuseMonitor(c, err)
 		return
 	}
-	x, _ := c.MustGet(exchangeKey{}).(*exchange) // set by observe, the outermost handler
+	x := exchangeIn(c)
 	p := x.fail(err)
 	for name, values := range p.header {
 		c.Writer.Header()[name] = values

@@ -481,7 +481,7 @@ func serve[I, O any](
 }
 
 func (s *Server) refuse(c *gin.Context, err error) {
-	x, _ := c.MustGet(exchangeKey{}).(*exchange) // set by observe, the outermost handler
+	x := exchangeIn(c)
 	s.extend(c)
 	x.fail(err).write(c)
 }

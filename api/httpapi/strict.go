@@ -221,6 +221,7 @@ type shape struct {
 	values *shape // of an object with free names
 	free   bool
 	leaf   reflect.Type // of everything else
+	itself bool         // the leaf decodes itself
 }
 
 var (
@@ -256,7 +257,7 @@ func newShape(t reflect.Type) *shape {
 		return s
 	}
 	if p := reflect.PointerTo(t); p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler) {
-		return &shape{leaf: t}
+		return &shape{leaf: t, itself: true}
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -401,8 +402,9 @@ func (c *checker) object(p *place, s *shape) {
 	begin := c.pos // of a member with the comma before it; of the first with the bracket
 	c.pos++        // {
 	seen, kept := map[string]string{}, false
+	here := &place{parent: p} // one for all members: its text is made where a fault is
 	for c.next() == '"' {
-		here := &place{parent: p, name: unquote(c.literal())}
+		here.name = unquote(c.literal())
 		known, member := c.name(here, s, seen)
 		c.next()
 		c.pos++ // :
@@ -521,7 +523,7 @@ func (c *checker) scalar(p *place, s *shape, b byte) {
 	if b == '"' {
 		c.literal()
 	} else {
-		for c.pos < len(c.data) && !bytes.ContainsRune([]byte(",]}"+space), rune(c.data[c.pos])) {
+		for c.pos < len(c.data) && !endsScalar(c.data[c.pos]) {
 			c.pos++
 		}
 	}
@@ -549,18 +551,8 @@ func (c *checker) leaf(p *place, s *shape, raw []byte) {
 		c.add(p, ruleType, "Give a value, not null.")
 		return
 	}
-	switch v := reflect.New(s.leaf).Interface().(type) {
-	case json.Unmarshaler:
-		if err := v.UnmarshalJSON(raw); err != nil {
-			c.add(p, formatOrType(isString), messageOf(err))
-		}
-		return
-	case encoding.TextUnmarshaler:
-		if !isString {
-			c.add(p, ruleType, "Give a string.")
-		} else if err := v.UnmarshalText([]byte(unquote(raw))); err != nil {
-			c.add(p, ruleFormat, messageOf(err))
-		}
+	if s.itself {
+		c.asked(p, s, raw)
 		return
 	}
 	switch s.leaf.Kind() { // newShape lets no other kind through
@@ -589,6 +581,32 @@ func (c *checker) leaf(p *place, s *shape, raw []byte) {
 			c.add(p, ruleRange, "The number is out of range. Give one nearer to zero.")
 		}
 	}
+}
+
+// asked has a type that decodes itself look at its value.
+func (c *checker) asked(p *place, s *shape, raw []byte) {
+	isString := raw[0] == '"'
+	switch v := reflect.New(s.leaf).Interface().(type) {
+	case json.Unmarshaler:
+		if err := v.UnmarshalJSON(raw); err != nil {
+			c.add(p, formatOrType(isString), messageOf(err))
+		}
+	case encoding.TextUnmarshaler:
+		if !isString {
+			c.add(p, ruleType, "Give a string.")
+		} else if err := v.UnmarshalText([]byte(unquote(raw))); err != nil {
+			c.add(p, ruleFormat, messageOf(err))
+		}
+	}
+}
+
+// endsScalar reports whether b ends a number, true, false or null.
+func endsScalar(b byte) bool {
+	switch b {
+	case ',', ']', '}', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
 }
 
 func formatOrType(isString bool) string {

@@ -1,6 +1,7 @@
 package crawl
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
@@ -166,6 +167,10 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil // by convention
 	}
+	// Nearly every string is written without escapes, and means what stands between its quotes.
+	if n := len(data) - 1; n > 0 && data[0] == '"' && data[n] == '"' && !bytes.ContainsFunc(data[1:n], escaped) {
+		return d.UnmarshalText(data[1:n])
+	}
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
 		return Faultf(CodeInvalid, `A duration is a string with a unit, such as "500ms", "90s" or "1h30m", not %s.`,
@@ -173,6 +178,9 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	}
 	return d.UnmarshalText([]byte(s))
 }
+
+// escaped reports whether a character of a JSON string may need another look: RFC 8259 s7.
+func escaped(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r >= utf8.RuneSelf }
 
 // Limits bound what a spec may ask for. A field that is zero means that of
 // [DefaultLimits], except HostDelay, where zero means no delay.
