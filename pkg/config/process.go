@@ -13,12 +13,14 @@ import (
 // Main runs a process until it has done its work, or SIGINT or SIGTERM ends the context of run,
 // and returns the code to exit with: 0, or 1 with the error of run on the standard error, as the
 // last event of the log where run has installed one. A second signal ends the process at once.
-// That help was asked for is no error.
+// That help was asked for is no error. Meanwhile the garbage collector leaves a small heap more room than Go's
+// own rule does, unless GOGC is set.
 func Main(run func(context.Context) error) int {
 	//nolint:forbidigo // it is the first context of the process
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	defer tuneGC(os.Getenv)()
 	before := slog.Default()
 	err := run(ctx)
 	switch {
