@@ -1,82 +1,107 @@
-// Command bench measures what DESIGN promises about speed, side by side in one run:
-// pages a second of one worker against colly's documented asynchronous idiom on the
-// same site, full commits a second, bytes of Redis a discovered URL, round trips a
-// page, and what it costs to take content out of one. It starts its own redis-server, which must be on PATH, and its own site, in
-// processes of their own so that CPU is counted where it is spent.
+// Command bench measures what DESIGN promises about speed: in one run, in turn, beside what people use instead, with the
+// CPU time and the memory of each process as the operating system counts them. It starts Redis, which must be on PATH,
+// the API, the workers and the sites that they crawl, all on loopback and each in a process of its own.
 //
-//	go run ./deployments/bench            a table for people
-//	go run ./deployments/bench --json     the same for programs
-//	go run ./deployments/bench --pages 2000 --rounds 1    quickly
-//	go run ./deployments/bench --scale 16                 the curve of pages/s against worker processes
+//	go run ./deployments/bench                    all parts, as tables for people
+//	go run ./deployments/bench --only pages       one part
+//	go run ./deployments/bench --json             the same for programs
+//	go run ./deployments/bench --readme deployments/bench/README.md    puts the tables where they are published
+//	go run ./deployments/bench --scale 16         the curve of pages/s against worker processes
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"example.com/trawl/pkg/redisconn"
 )
 
 type options struct {
-	Pages    int    `default:"10000" help:"Pages of the site."`
-	Links    int    `default:"20" help:"Links on each page."`
-	Bytes    int    `default:"6000" help:"Bytes of each page."`
-	Rounds   int    `default:"3" help:"Rounds of each contender, in turn; the median counts."`
-	InFlight int    `default:"64" help:"Requests in flight of each contender."`
-	URLs     int    `default:"200000" help:"URLs for the memory figure."`
-	Commits  int    `default:"30000" help:"Commits for the commit figure."`
-	JSON     bool   `help:"Write JSON."`
-	Profile  string `help:"Write a CPU profile of the worker to this file."`
-	Scale    int    `placeholder:"16" help:"Only what a page costs Redis, and pages/s of 1, 2, 4 and 8 workers, each with so many requests in flight, on a site that takes 100 to 200 ms."`
-	Manual   string `placeholder:"DIR" help:"With scale: a folder of HTML whose index.html is crawled for its markdown, as what real pages take in Redis."`
+	Only     []string `placeholder:"PART,..." help:"Only these parts: ${parts}."`
+	Rounds   int      `default:"5" help:"Rounds of each contender, in turn; the median counts."`
+	Pages    int      `default:"10000" help:"Pages of the site."`
+	Links    int      `default:"20" help:"Links on each page."`
+	Bytes    int      `default:"6000" help:"Bytes of each page."`
+	InFlight int      `default:"64" help:"Requests in flight of each worker."`
+	URLs     int      `name:"urls" default:"200000" help:"URLs for the memory of one URL."`
+	Big      int      `default:"1000000" help:"Pages of the job that is called big."`
+	Commits  int      `default:"30000" help:"Commits for the figures of the scripts alone."`
+	JSON     bool     `help:"Write JSON."`
+	Readme   string   `placeholder:"FILE" help:"Put the tables into this file as well, between its marks."`
+	Profile  string   `placeholder:"DIR" help:"Write a CPU profile of each API and worker into this directory."`
+	Scale    int      `placeholder:"16" help:"Only what a page costs Redis, and pages/s of 1, 2, 4 and 8 workers, each with so many requests in flight, on a site that takes 100 to 200 ms."`
+	Manual   string   `placeholder:"DIR" help:"With scale: a folder of HTML whose index.html is crawled for its markdown, as what real pages take in Redis."`
 
 	// Role is set for the processes that bench starts of itself.
-	Role  string `hidden:"" enum:",site,worker,assist,colly" default:""`
-	Redis string `hidden:""`
-	Start string `hidden:""`
-	// Latency of each page, for the figure of two workers.
+	Role  string `hidden:"" enum:",${roles}" default:""`
+	Start string `hidden:""` // URL of a site, or of an API
+	// Latency of each page.
 	Latency time.Duration `hidden:""`
-	// Extract is set for the site of articles, and for the worker that takes content out of them.
-	Extract bool `hidden:""`
-	// Most bounds the requests of a job and of its host, where one worker is not all there is.
-	Most int `hidden:""`
+	// Hosts is on how many addresses of 127.0.0.0/8 a site is served, all on one port.
+	Hosts int `hidden:"" default:"1"`
+	// Site is what kind of site is served.
+	Site string `hidden:"" enum:",generated,uneven,articles,manual" default:"generated"`
+	// Tell is what else a role is told, as it understands it.
+	Tell string `hidden:""`
 }
 
-// figures are what one run found. Medians over the rounds.
-type figures struct {
-	WorkerPagesPerSecond float64 `json:"worker_pages_per_second"`
-	WorkerCPUMicros      float64 `json:"worker_cpu_us_per_page"`
-	WorkerFetches        float64 `json:"worker_fetches_per_page"`
-	WorkerPeakMiB        float64 `json:"worker_peak_mib"`
-	RoundTrips           float64 `json:"redis_round_trips_per_page"`
-	CollyPagesPerSecond  float64 `json:"colly_distinct_pages_per_second"`
-	CollyCPUMicros       float64 `json:"colly_cpu_us_per_page"`
-	CollyFetches         float64 `json:"colly_fetches_per_page"`
-	CollyPeakMiB         float64 `json:"colly_peak_mib"`
-	Ratio                float64 `json:"worker_to_colly"`
-	CommitsPerSecond     float64 `json:"full_commits_per_second"`
-	CommitMicros         float64 `json:"redis_cpu_us_per_full_commit"`
-	BytesPerURL          float64 `json:"redis_bytes_per_url"`
-	TwoWorkers           float64 `json:"two_workers_to_one"`
+// part is one measurement of the run.
+type part struct {
+	name string // for --only, and in JSON
+	does string // what is going on, while it is
+	run  func(context.Context, *rig) (findings, error)
+}
 
-	// Of a job with formats and fields, on pages of 60 KB.
-	ExtractPagesPerSecond float64 `json:"extract_pages_per_second"`
-	ExtractCPUMicros      float64 `json:"extract_cpu_us_per_page"`
-	Extraction            []stage `json:"extraction"`
+// parts are what is measured, in their order.
+var parts = []part{
+	{"pages", "pages/s and CPU a page, beside other crawlers", measurePages},
+	{"workers", "one, two and four workers on a site that takes 50 ms a page", measureWorkers},
+	{"small", "many small jobs", measureSmall},
+	{"submissions", "submissions", measureSubmissions},
+	{"reads", "reads of a small and of a big job", measureReads},
+	{"memory", "memory of Redis and of a worker", measureMemory},
+	{"scripts", "the scripts of the store alone", measureScripts},
+	{"extraction", "content and fields of pages of 60 KB", measureExtraction},
+}
+
+// roles are what bench is when it is started by itself.
+var roles = map[string]func(context.Context, options) error{
+	"site":    runSite,
+	"colly":   runColly,
+	"floor":   runFloor,
+	"callers": runCallers,
+}
+
+func names() (all []string) {
+	for _, p := range parts {
+		all = append(all, p.name)
+	}
+	return all
+}
+
+func roleNames() (all []string) {
+	for name := range roles {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var o options
-	kong.Parse(&o, kong.Name("bench"), kong.Description("Measures Trawl against the bars of its design."))
+	kong.Parse(&o, kong.Name("bench"), kong.Description("Measures Trawl against the bars of its design."),
+		kong.Vars{"parts": strings.Join(names(), ", "), "roles": strings.Join(roleNames(), ",")})
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -84,151 +109,56 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
-	switch o.Role {
-	case "site":
-		return serveSite(ctx, o, os.Stdout)
-	case "worker", "assist":
-		return runWorker(ctx, o)
-	case "colly":
-		return runColly(ctx, o)
-	default:
-		if o.Scale > 0 {
-			return scale(ctx, o, os.Stdout)
+	if role, ok := roles[o.Role]; ok {
+		return role(ctx, o)
+	}
+	redisconn.SetLogger(slog.New(slog.DiscardHandler)) // that a Redis does not answer while it starts is no news
+	if o.Scale > 0 {
+		return scale(ctx, o, os.Stdout)
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	r, err := newRig(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	out := report{Machine: describeMachine(ctx, r), Begun: time.Now().UTC()}
+	for _, p := range parts {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) {
+			continue
 		}
-		return compare(ctx, o)
-	}
-}
-
-// compare runs the contenders in turn.
-func compare(ctx context.Context, o options) error {
-	rdb, err := startRedis(ctx)
-	if err != nil {
-		return err
-	}
-	defer rdb.stop()
-	site, err := startSelf(ctx, o, "site", "", "")
-	if err != nil {
-		return err
-	}
-	defer site.stop()
-	address, err := site.line()
-	if err != nil {
-		return fmt.Errorf("the site did not start: %w", err)
-	}
-	var worker, colly []outcome
-	for i := range o.Rounds {
-		progress("round %d of %d: worker", i+1, o.Rounds)
-		w, err := contender(ctx, o, "worker", rdb.url, address)
+		r.begin(p)
+		found, err := p.run(ctx, r)
 		if err != nil {
-			return err
+			fmt.Fprint(os.Stderr, out.text()) // what was measured until then took minutes
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		progress("round %d of %d: colly", i+1, o.Rounds)
-		c, err := contender(ctx, o, "colly", "", address)
-		if err != nil {
-			return err
-		}
-		worker, colly = append(worker, w), append(colly, c)
+		out.add(p, found)
 	}
-	f := figures{
-		WorkerPagesPerSecond: median(worker, func(r outcome) float64 { return r.Pages / r.Seconds }),
-		WorkerCPUMicros:      median(worker, func(r outcome) float64 { return r.CPUMicros / r.Pages }),
-		WorkerFetches:        median(worker, func(r outcome) float64 { return r.Fetches / r.Pages }),
-		WorkerPeakMiB:        median(worker, func(r outcome) float64 { return r.PeakMiB }),
-		RoundTrips:           median(worker, func(r outcome) float64 { return r.Trips / r.Pages }),
-		CollyPagesPerSecond:  median(colly, func(r outcome) float64 { return r.Pages / r.Seconds }),
-		CollyCPUMicros:       median(colly, func(r outcome) float64 { return r.CPUMicros / r.Pages }),
-		CollyFetches:         median(colly, func(r outcome) float64 { return r.Fetches / r.Pages }),
-		CollyPeakMiB:         median(colly, func(r outcome) float64 { return r.PeakMiB }),
-	}
-	f.Ratio = f.WorkerPagesPerSecond / f.CollyPagesPerSecond
-	progress("one worker and two, on pages that take 50 ms")
-	if f.TwoWorkers, err = twoWorkers(ctx, o, rdb.url); err != nil {
-		return err
-	}
-	progress("commits")
-	if f.CommitsPerSecond, f.CommitMicros, err = commits(ctx, o, rdb.url); err != nil {
-		return err
-	}
-	progress("memory")
-	if f.BytesPerURL, err = memory(ctx, o, rdb.url); err != nil {
-		return err
-	}
-	progress("extraction, on pages of %d bytes", articleBytes)
-	x, err := extracting(ctx, o, rdb.url)
-	if err != nil {
-		return err
-	}
-	f.ExtractPagesPerSecond, f.ExtractCPUMicros = x.Pages/x.Seconds, x.CPUMicros/x.Pages
-	if f.Extraction, err = stages(ctx); err != nil {
-		return err
-	}
-	return report(os.Stdout, o, f)
+	out.Seconds = time.Since(out.Begun).Seconds()
+	return out.write(os.Stdout, o)
 }
 
-// twoWorkers answers how much faster two workers crawl a site of 50 ms latency than one.
-func twoWorkers(ctx context.Context, o options, redisURL string) (float64, error) {
-	o.Latency = 50 * time.Millisecond
-	site, err := startSelf(ctx, o, "site", "", "")
-	if err != nil {
-		return 0, err
+// check says what is wrong with the options, before anything is measured.
+func (o *options) check() error {
+	for _, name := range o.Only {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("there is no part %q; the parts are %s", name, strings.Join(names(), ", "))
+		}
 	}
-	defer site.stop()
-	address, err := site.line()
-	if err != nil {
-		return 0, fmt.Errorf("the site did not start: %w", err)
+	if o.Rounds < 1 {
+		return errors.New("--rounds is 1 at least")
 	}
-	one, err := contender(ctx, o, "worker", redisURL, address)
-	if err != nil {
-		return 0, err
+	if o.Readme == "" {
+		return nil
 	}
-	second, err := startSelf(ctx, o, "assist", redisURL, address)
-	if err != nil {
-		return 0, err
+	if len(o.Only) > 0 {
+		return errors.New("--readme publishes whole runs: leave --only out")
 	}
-	defer second.stop()
-	if _, err := second.line(); err != nil {
-		return 0, fmt.Errorf("the second worker did not start: %w", err)
-	}
-	two, err := contender(ctx, o, "worker", redisURL, address)
-	if err != nil {
-		return 0, err
-	}
-	return one.Seconds / two.Seconds, nil
-}
-
-func median(rs []outcome, of func(outcome) float64) float64 {
-	v := make([]float64, len(rs))
-	for i, r := range rs {
-		v[i] = of(r)
-	}
-	slices.Sort(v)
-	return v[len(v)/2]
+	_, _, err := around(o.Readme)
+	return err
 }
 
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
-
-func report(w io.Writer, o options, f figures) error {
-	if o.JSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(f)
-	}
-	_, err := fmt.Fprintf(w, `
-%d pages of %d bytes with %d links, %d in flight, median of %d
-
-                                   worker      colly's idiom      bar
-  distinct pages/s               %8.0f           %8.0f      3 x colly (is %.1f x)
-  CPU us a distinct page         %8.0f           %8.0f      220
-  fetches a distinct page        %8.2f           %8.2f      1.00
-  peak MiB of the process        %8.0f           %8.0f
-  Redis round trips a page       %8.2f                  -      0.30
-  two workers to one, 50 ms      %8.2f                  -        1.9
-  full commits/s                 %8.0f                  -      15000
-  Redis CPU us a full commit     %8.1f                  -         67
-  Redis bytes a URL, 90%% queued  %8.0f                  -      170
-`, o.Pages, o.Bytes, o.Links, o.InFlight, o.Rounds,
-		f.WorkerPagesPerSecond, f.CollyPagesPerSecond, f.Ratio, f.WorkerCPUMicros, f.CollyCPUMicros,
-		f.WorkerFetches, f.CollyFetches, f.WorkerPeakMiB, f.CollyPeakMiB, f.RoundTrips, f.TwoWorkers, f.CommitsPerSecond,
-		f.CommitMicros, f.BytesPerURL)
-	return errors.Join(err, reportExtraction(w, f))
-}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"example.com/trawl/pkg/client"
 	"example.com/trawl/pkg/crawl"
 	"example.com/trawl/pkg/crawltest/gensite"
 	"example.com/trawl/pkg/extract"
@@ -136,10 +136,10 @@ func articleBody(size int) []byte {
 
 // stage is one part of the extraction of a page, and what it costs.
 type stage struct {
-	Name      string  `json:"name"`
-	CPUMicros float64 `json:"cpu_us_per_page"`
-	Allocs    float64 `json:"allocs_per_page"`
-	KiB       float64 `json:"kib_per_page"` // allocated
+	Name      string
+	CPUMicros float64
+	Allocs    float64
+	KiB       float64 // allocated
 }
 
 // stages measures the extraction of one article in this process: each stage alone, and last all
@@ -237,14 +237,14 @@ func measure(ctx context.Context, f func() error) (stage, error) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, _ := usage()
+	cpu := ownCPU()
 	runs := 0
 	for begun := time.Now(); time.Since(begun) < stageTime/stageRounds && ctx.Err() == nil; runs++ {
 		if err := f(); err != nil {
 			return stage{}, err
 		}
 	}
-	until, _ := usage()
+	until := ownCPU()
 	runtime.ReadMemStats(&after)
 	n := float64(runs)
 	return stage{
@@ -253,30 +253,84 @@ func measure(ctx context.Context, f func() error) (stage, error) {
 	}, ctx.Err()
 }
 
-// extracting crawls a site of articles with one worker, and answers its outcome.
-func extracting(ctx context.Context, o options, redisURL string) (outcome, error) {
-	o.Extract, o.Pages = true, min(o.Pages, articlePages)
-	site, err := startSelf(ctx, o, "site", "", "")
+// measureExtraction is measured by the part "extraction".
+func measureExtraction(ctx context.Context, r *rig) (findings, error) {
+	runs, err := crawlArticles(ctx, r)
 	if err != nil {
-		return outcome{}, err
+		return findings{}, err
 	}
-	defer site.stop()
-	address, err := site.line()
+	costs, err := stages(ctx)
 	if err != nil {
-		return outcome{}, fmt.Errorf("the site did not start: %w", err)
+		return findings{}, err
 	}
-	return contender(ctx, o, "worker", redisURL, address)
+	crawls := costTable(fmt.Sprintf("Markdown, metadata and 10 fields of %s pages of 60 KB", number(runs[0].pages, 0)), runs)
+	rate := overOf(runs, func(c fleetCrawl) float64 { return c.rate() })
+	crawls.Notes = append([]string{fmt.Sprintf("One worker crawls %s pages/s (%s–%s) so, by a job that the API takes.",
+		number(rate.Median, 0), number(rate.Min, 0), number(rate.Max, 0))}, crawls.Notes...)
+	return findings{Tables: []table{crawls, stageTable(costs)}}, nil
 }
 
-// reportExtraction writes what extraction costs.
-func reportExtraction(w io.Writer, f figures) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\nmarkdown, metadata and 10 fields of pages of %d bytes: %.0f pages/s of one worker, %.0f us CPU a page\n\n",
-		articleBytes, f.ExtractPagesPerSecond, f.ExtractCPUMicros)
-	b.WriteString("  of one page                    CPU us      allocations     KiB allocated\n")
-	for _, s := range f.Extraction {
-		fmt.Fprintf(&b, "  %-24s     %8.0f         %8.0f          %8.0f\n", s.Name, s.CPUMicros, s.Allocs, s.KiB)
+// crawlArticles has one worker take formats and fields out of a site of articles, as often as there are rounds, and
+// once before to warm up. When it returns nothing runs any more, as [stages] asks.
+func crawlArticles(ctx context.Context, r *rig) ([]fleetCrawl, error) {
+	o := r.o
+	o.Site, o.Pages = "articles", min(o.Pages, articlePages)
+	s, err := r.newSite(ctx, o)
+	if err != nil {
+		return nil, err
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	defer s.stop()
+	f, err := r.newFleet(ctx, fleetOptions{apis: 1, workers: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer f.stop()
+	spec := r.wholeSite(s)
+	if err := extracting(&spec); err != nil {
+		return nil, err
+	}
+	var runs []fleetCrawl
+	for round := range o.Rounds + 1 {
+		if round > 0 {
+			progress("round %d of %d", round, o.Rounds)
+		}
+		c, err := f.crawlWhole(ctx, s, spec, o.Pages)
+		if err == nil && c.job.KeptBytes == 0 {
+			err = errors.New("the job kept nothing of its pages")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if round > 0 {
+			runs = append(runs, c)
+		}
+	}
+	return runs, nil
+}
+
+// extracting has a job take the formats and fields of [extraction] out of the articles. The other links that they have
+// lead nowhere.
+func extracting(spec *client.Spec) error {
+	spec.Include = []string{"/p/*"}
+	for _, format := range articleFormats {
+		spec.Formats = append(spec.Formats, client.ContentFormat(format))
+	}
+	return json.Unmarshal([]byte(articleFields), &spec.Fields)
+}
+
+// stageTable is the table of the stages.
+func stageTable(stages []stage) table {
+	t := table{
+		Title: "One page of 60 KB, stage by stage, without network and queue",
+		Columns: []column{
+			{"cpu_us", "CPU µs", 0, false}, {"allocations", "allocations", 0, false}, {"kib", "KiB allocated", 0, false},
+		},
+		Notes: []string{fmt.Sprintf("Of each stage the round of %d that was disturbed least, garbage collection included.", stageRounds)},
+	}
+	for _, s := range stages {
+		t.Rows = append(t.Rows, row{s.Name, map[string]cell{
+			"cpu_us": over(s.CPUMicros), "allocations": over(s.Allocs), "kib": over(s.KiB),
+		}})
+	}
+	return t
 }
