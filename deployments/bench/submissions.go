@@ -208,7 +208,7 @@ func (p fastAPI) start(ctx context.Context, r *rig, key string) (c *child, base 
 	}
 	host, port, _ := strings.Cut(address, ":")
 	env := append(os.Environ(), "BENCH_KEY="+key, "PYTHONDONTWRITEBYTECODE=1")
-	if c, err = r.startProgram(ctx, "fastapi", env, p.python, "-m", "uvicorn", "--no-access-log",
+	if c, err = r.startProgram(ctx, "fastapi", env, p.python, "-m", "uvicorn",
 		"--host", host, "--port", port, "--app-dir", filepath.Join(r.root, "deployments", "bench"), "fastapi_service:app"); err != nil {
 		return nil, "", err
 	}
@@ -289,7 +289,7 @@ func submissionFindings(all []*submissions, n int64, python fastAPI, without err
 	plain := overOf(all, func(s *submissions) float64 { return s.ratio(s.plain) }).Min
 	t.Notes = append(t.Notes, fmt.Sprintf("FastAPI in memory is deployments/bench/fastapi_service.py: the same requests to "+
 		"one process that keeps jobs in dicts and an asyncio.Queue, and nothing when it ends; with a model of what comes in and "+
-		"one of what goes out, as its documentation has it. To its submissions/s without the second one, those of Trawl are "+
+		"one of what goes out, as its documentation has it. Both services log each request into a file, as they do unless told otherwise. To its submissions/s without the second one, those of Trawl are "+
 		"%s, the worse of both. %s.", number(plain, 2), python.versions))
 	return findings{Tables: []table{t}, Bars: []bar{{
 		Figure: "submissions/s to those of FastAPI in memory, the worse of 16 and 256 connections", Bound: 2, Digits: 2,
