@@ -152,7 +152,7 @@ func TestAloneRefuses(t *testing.T) {
 		{"nothing was crawled", role("floor", s.url(0)+"/nowhere"), "0 of 70 pages"},
 		{"a process that fails", role("colly", "::"), "exit status 1"},
 		{"a process that cannot be started", func(context.Context) (*child, error) { return nil, errors.New("no start") }, "no start"},
-		{"a process that says nothing", silent(t, "true"), "says it took"},
+		{"a process that says nothing", silent(t, "/bin/true"), "says it took"},
 	} {
 		if _, err := alone(t.Context(), s, 70, tt.start); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
@@ -161,7 +161,7 @@ func TestAloneRefuses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	hangs := func(inner context.Context) (*child, error) {
 		defer cancel()
-		return silent(t, "sleep", "1000")(inner)
+		return silent(t, "/bin/sleep", "1000")(inner)
 	}
 	if _, err := alone(ctx, s, 70, hangs); !errors.Is(err, context.Canceled) {
 		t.Errorf("a process that hangs: %v", err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"example.com/trawl/pkg/crawl"
+	"example.com/trawl/pkg/crawltest"
 )
 
 // The jobs have what they say in each state, the last records are those of the end, and a status costs Redis the same
@@ -39,6 +40,7 @@ func checkReads(t *testing.T, r *rig) {
 // A job that has not what was committed is none to measure, and a cursor that is not understood none to go by.
 func TestFiller(t *testing.T) {
 	t.Parallel()
+	crawltest.Real(t) // or skips the test
 	f, err := (&rig{dir: t.TempDir()}).newFleet(t.Context(), fleetOptions{})
 	if err != nil {
 		t.Fatal(err)

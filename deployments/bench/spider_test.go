@@ -26,7 +26,7 @@ func silent(t *testing.T, name string, args ...string) func(context.Context) (*c
 	}
 }
 
-// programs is a PATH on which these names are those programs.
+// programs is a PATH on which these names are those programs, whatever is on that of the tests.
 func programs(of map[string]string) func(string) (string, error) {
 	return func(name string) (string, error) {
 		if program, ok := of[name]; ok {
@@ -44,10 +44,10 @@ func TestSpiderThatCannotBeHad(t *testing.T) {
 		path map[string]string
 		want string
 	}{
-		{"no node", map[string]string{"npm": "true"}, "there is no node on PATH"},
-		{"no npm", map[string]string{"node": "true"}, "there is no npm on PATH"},
-		{"npm fails", map[string]string{"node": "true", "npm": "false"}, "npm did not install it"},
-		{"node does not load it", map[string]string{"node": "false", "npm": "true"}, "node does not load it"},
+		{"no node", map[string]string{"npm": "/bin/true"}, "there is no node on PATH"},
+		{"no npm", map[string]string{"node": "/bin/true"}, "there is no npm on PATH"},
+		{"npm fails", map[string]string{"node": "/bin/true", "npm": "/bin/false"}, "npm did not install it"},
+		{"node does not load it", map[string]string{"node": "/bin/false", "npm": "/bin/true"}, "node does not load it"},
 	} {
 		cache := t.TempDir()
 		s, why := findSpider(t.Context(), cache, programs(tt.path))
@@ -64,10 +64,10 @@ func TestSpiderThatCannotBeHad(t *testing.T) {
 func TestSpiderIsInstalledOnce(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
-	if s, why := findSpider(t.Context(), cache, programs(map[string]string{"node": "true", "npm": "true"})); s == nil {
+	if s, why := findSpider(t.Context(), cache, programs(map[string]string{"node": "/bin/true", "npm": "/bin/true"})); s == nil {
 		t.Fatal(why)
 	}
-	without := programs(map[string]string{"node": "true"})
+	without := programs(map[string]string{"node": "/bin/true"})
 	s, why := findSpider(t.Context(), cache, without)
 	if s == nil {
 		t.Fatal(why)

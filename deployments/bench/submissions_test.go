@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/trawl/pkg/crawltest"
 	"example.com/trawl/pkg/queue"
 )
 
@@ -60,6 +61,7 @@ func checkSubmissions(t *testing.T, r *rig) {
 // What is answered but not stored, or stored but not queued, is no figure.
 func TestVerifyStored(t *testing.T) {
 	t.Parallel()
+	crawltest.Real(t) // or skips the test
 	f, err := (&rig{dir: t.TempDir()}).newFleet(t.Context(), fleetOptions{})
 	if err != nil {
 		t.Fatal(err)
