@@ -64,7 +64,7 @@ func (r *rig) rivals(s *site) []contender {
 	}
 	return []contender{
 		self("colly, 16 parallel, tuned transport", "colly", tuned, 16),
-		self("colly, 64 parallel, tuned transport", "colly", tuned, 64),
+		self(collyAsMany, "colly", tuned, 64),
 		self("colly, 64 parallel, its own transport", "colly", plain, 64),
 		self("net/http and a tokenizer, no queue", "floor", "", r.o.InFlight),
 	}

@@ -16,6 +16,11 @@ import (
 // Names of rows.
 const (
 	trawlRow  = "Trawl: API, Redis and one worker"
+	wideRow   = "Trawl, twice as many in flight"
+	trawlName = "Trawl" // what the names of both of Trawl begin with
+	// collyAsMany is colly with as many requests in flight as a worker has unless told.
+	collyAsMany = "colly, 64 parallel, tuned transport"
+
 	collyRow  = "colly"     // what the names of all of colly begin with
 	spiderRow = "spider-rs" // and those of spider-rs
 )
@@ -173,10 +178,21 @@ func (r *rig) comparePages(ctx context.Context, rs *spider, why string) (finding
 		return findings{}, err
 	}
 	defer f.stop()
+	// Colly has the number in flight that it is fastest with, and so has Trawl.
+	wide, err := r.newFleet(ctx, fleetOptions{apis: 1, workers: 1, env: []string{"TRAWL_CONCURRENCY=" + strconv.Itoa(2*r.o.InFlight)}})
+	if err != nil {
+		return findings{}, err
+	}
+	defer wide.stop()
+	wider := r.wholeSite(s)
+	wider.Concurrency = min(2*r.o.InFlight, mostInFlight)
 	p := pagesRun{pages: r.o.Pages, rounds: map[string][]crawled{}}
 	contenders := append([]contender{{trawlRow, func(ctx context.Context) (crawled, error) {
 		c, err := f.crawlWhole(ctx, s, r.wholeSite(s), r.o.Pages)
 		p.fleet = append(p.fleet, c)
+		return c.crawled, err
+	}}, {wideRow, func(ctx context.Context) (crawled, error) {
+		c, err := wide.crawlWhole(ctx, s, wider, r.o.Pages)
 		return c.crawled, err
 	}}}, r.rivals(s)...)
 	if rs != nil {
@@ -185,8 +201,10 @@ func (r *rig) comparePages(ctx context.Context, rs *spider, why string) (finding
 		p.notes = append(p.notes, why)
 	}
 	progress("warming up")
-	if _, err := f.crawlWhole(ctx, s, r.wholeSite(s), r.o.Pages); err != nil {
-		return findings{}, fmt.Errorf("warm-up: %w", err)
+	for _, f := range []*fleet{f, wide} {
+		if _, err := f.crawlWhole(ctx, s, r.wholeSite(s), r.o.Pages); err != nil {
+			return findings{}, fmt.Errorf("warm-up: %w", err)
+		}
 	}
 	for _, c := range contenders {
 		p.names = append(p.names, c.name)
@@ -280,13 +298,20 @@ func (p *pagesRun) findings(o options) findings {
 }
 
 func (p *pagesRun) bars(fastColly string) []bar {
+	best := p.fastest(trawlName)
 	bars := []bar{{
-		Figure: "pages/s of one worker to the fastest bare colly", Bound: 3, Value: p.ratio(trawlRow, fastColly).Median, Unit: "×", Digits: 2,
+		Figure: "pages/s of one worker to bare colly, the fastest way of each", Bound: 3, Value: p.ratio(best, fastColly).Median,
+		Unit: "×", Digits: 2,
 	}}
+	if slices.Contains(p.names, collyAsMany) {
+		bars = append(bars, bar{
+			Figure: "the same, with as many in flight each", Bound: 3, Value: p.ratio(trawlRow, collyAsMany).Median, Unit: "×", Digits: 2,
+		})
+	}
 	for _, name := range p.names {
 		if strings.HasPrefix(name, spiderRow) {
 			bars = append(bars, bar{
-				Figure: "pages/s of one worker to " + name, Bound: 1, Value: p.ratio(trawlRow, name).Median, Unit: "×", Digits: 2,
+				Figure: "pages/s of one worker to " + name, Bound: 1, Value: p.ratio(best, name).Median, Unit: "×", Digits: 2,
 			})
 		}
 	}

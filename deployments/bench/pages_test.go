@@ -39,7 +39,7 @@ func TestPagesFindings(t *testing.T) {
 		got[b.Figure] = math.Round(b.Value*1000) / 1000
 	}
 	want := map[string]float64{
-		"pages/s of one worker to the fastest bare colly": 2, "CPU a page in the worker": 200,
+		"pages/s of one worker to bare colly, the fastest way of each": 2, "CPU a page in the worker": 200,
 		"Redis round trips a page": 0.2, "fetches a page": 1,
 	}
 	if !maps.Equal(got, want) {
@@ -118,7 +118,7 @@ func TestPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Tables) != 2 || len(f.Tables[0].Rows) != 5 || len(f.Bars) != 4 {
+	if len(f.Tables) != 2 || len(f.Tables[0].Rows) != 6 || len(f.Bars) != 5 {
 		t.Errorf("%+v", f)
 	}
 	for _, row := range f.Tables[0].Rows {
