@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -25,13 +26,11 @@ const (
 	spiderRow = "spider-rs" // and those of spider-rs
 )
 
-// wholeSite is a job that crawls a site to its end, as fast as the workers and the site can.
+// wholeSite is the job that crawls a whole site, with as many requests in flight as a worker has.
 func (r *rig) wholeSite(s *site) client.Spec {
-	const mostOfJob = 256 // that a job may ask for
-	return client.Spec{
-		SeedURL: s.url(0) + "/p/0", MaxPages: 1_000_000, MaxDepth: new(100), Scope: client.ScopeHost,
-		Concurrency: min(r.o.InFlight, mostOfJob),
-	}
+	spec := siteSpec(s.url(0) + "/p/0")
+	spec.Concurrency = min(r.o.InFlight, mostInFlight)
+	return spec
 }
 
 // fleetCrawl is what one crawl of a whole site by a fleet took. What is not said by process is that of the worker.
@@ -94,13 +93,7 @@ func (f *fleet) crawlWhole(ctx context.Context, s *site, spec client.Spec, pages
 
 // exact is an error unless a job crawled each of so many pages exactly once.
 func (c *fleetCrawl) exact(pages int) error {
-	n := float64(pages)
-	if c.job.State != crawl.Completed || c.job.Accepted != int64(pages) || c.pages != n || c.fetches != n {
-		return fmt.Errorf("the job is %s with %d pages accepted, %v failed and the error %q; "+
-			"of %d pages %.0f were fetched, with %.0f fetches in all",
-			c.job.State, c.job.Accepted, c.job.FailedByType, c.job.Error, pages, c.pages, c.fetches)
-	}
-	return nil
+	return errors.Join(allCompleted([]crawl.Job{c.job}, pages), servedOnce(c.fetches, c.pages, 1, pages))
 }
 
 // calls are what was sent to Redis so far.

@@ -87,7 +87,7 @@ func TestExact(t *testing.T) {
 		{"a page failed", crawl.CompletedWithErrors, 10, 10, 10, false},
 		{"cancelled", crawl.Cancelled, 10, 10, 10, false},
 	} {
-		c := fleetCrawl{crawled: crawled{pages: tt.pages, fetches: tt.fetches}, job: crawl.Job{State: tt.state, Accepted: tt.accepted}}
+		c := fleetCrawl{crawled: crawled{pages: tt.pages, fetches: tt.fetches}, job: crawl.Job{State: tt.state, Accepted: tt.accepted, Records: tt.accepted}}
 		if err := c.exact(10); (err == nil) != tt.fine {
 			t.Errorf("%s: %v", tt.name, err)
 		}

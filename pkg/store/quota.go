@@ -21,7 +21,7 @@ func (s *Store) SetQuota(ctx context.Context, tenant string, q crawl.Quota) ([]c
 	return rings(tenant, a), nil
 }
 
-// quotaArgs are the bounds that scripts decide by, in the order of QUOTAS in job.lua.
+// quotaArgs are the bounds that scripts decide by, in the order of QUOTAS in gate.lua.
 func quotaArgs(q crawl.Quota) []any {
 	return []any{max(0, q.MaxQueued), max(0, q.MaxRunning), max(0, q.PagesPerDay), max(0, q.SubmissionsPerSecond)}
 }
